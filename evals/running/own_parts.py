@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from evals.errors import PartError, SetupError
 from jacquard import (
@@ -27,14 +27,12 @@ from jacquard import (
 )
 from jacquard.config.extension_points import SELECTORS
 from mnemosyne import (
-    Embedder,
     Recall,
     RetrievalQuery,
     Retriever,
 )
 from mnemosyne.core.errors import PluginError
 from mnemosyne.plugins import GUIDE, ExtensionPoint, find_missing_members, find_plugins, open_plugin, split_name
-from mnemosyne.protocols import EntrySource
 
 MOST_SHOWN = 60
 """Characters of an input in a sentence."""
@@ -43,25 +41,6 @@ OpenPart = Callable[..., Any]
 """Makes a part; its arguments are the options of the factory."""
 
 
-class RetrieverFactory(Protocol):
-    """Makes a retriever over one session. `argument` is the text after `NAME:`, or ''.
-
-    If the retriever has a method `sync(scope, progress)`, it is called once before the queries.
-    """
-
-    def __call__(self, argument: str, *, source: EntrySource, embedder: Embedder | None) -> Retriever:
-        """Return the retriever of the entries in `source`."""
-        ...
-
-
-RETRIEVERS = ExtensionPoint(
-    group="jacquard.retrievers",
-    setting="--retriever",
-    kind="retriever",
-    part=Retriever,
-    factory=RetrieverFactory,
-    built_in=("bm25", "hybrid", "rank-bm25", "rrf", "vector"),
-)
 RUN_SELECTORS = replace(SELECTORS, setting="--selector", built_in=(*SELECTORS.built_in, "oracle"))
 
 

@@ -20,9 +20,10 @@ from anyio import to_thread
 from evals.errors import SetupError
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.oracle import OracleSelector
-from evals.running.own_parts import RETRIEVERS, RUN_SELECTORS, CheckedRetriever, CheckedSelector, OpenPart, find_part
+from evals.running.own_parts import RUN_SELECTORS, CheckedRetriever, CheckedSelector, OpenPart, find_part
 from evals.running.plain_rrf import score_reciprocal_ranks
 from jacquard import LlmAdapter, Selector
+from jacquard.config.extension_points import RETRIEVERS
 from jacquard.pipeline.curation.selectors.flash import FlashSelector
 from jacquard.pipeline.curation.selectors.heuristic import HeuristicSelector
 from jacquard.pipeline.curation.selectors.rerank import RerankSelector

@@ -25,7 +25,7 @@ from evals.reporting.machine import load, machine, versions
 from evals.reporting.report import Result, Row
 from evals.running.cache import CachedEmbedder, VectorCache
 from evals.running.journal import Journal, identity_of
-from evals.running.own_parts import RETRIEVERS, RUN_SELECTORS, OpenPart, describe_origin
+from evals.running.own_parts import RUN_SELECTORS, OpenPart, describe_origin
 from evals.running.parts import (
     Arm,
     Choice,
@@ -44,6 +44,7 @@ from jacquard import (
     Selector,
     SelectorError,
 )
+from jacquard.config.extension_points import RETRIEVERS
 from jacquard.pipeline.curation.memory_blocks import MemoryLabels, render_memories
 from jacquard.pipeline.curation.recall_query import build_recall_query, recent_lines
 from jacquard.pipeline.planning.rules import RulePlanner

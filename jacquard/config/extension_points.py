@@ -1,4 +1,5 @@
-"""Declares which planners, selectors and pruners settings can name, and opens the parts of plugins.
+"""Declares which planners, selectors and pruners settings can name, which retrievers evaluations can name, and opens the
+parts of plugins.
 
 Stores, embedders, token estimators, redactors and importers are declared in `mnemosyne.plugins`. A setting that takes the
 name of a part also takes the name of a plugin, as `NAME` or `NAME:ARGUMENT`.
@@ -21,6 +22,7 @@ from mnemosyne.plugins import (
     open_plugin,
     split_name,
 )
+from mnemosyne.protocols import Embedder, EntrySource, Retriever
 
 
 class PlannerFactory(Protocol):
@@ -51,6 +53,17 @@ class PrunerFactory(Protocol):
         ...
 
 
+class RetrieverFactory(Protocol):
+    """Makes a retriever over one session. `argument` is the text after `NAME:`, or ''.
+
+    If the retriever has a method `sync(scope, progress)`, it is called once before the queries.
+    """
+
+    def __call__(self, argument: str, *, source: EntrySource, embedder: Embedder | None) -> Retriever:
+        """Return the retriever of the entries in `source`."""
+        ...
+
+
 PLANNERS = ExtensionPoint(
     group="jacquard.planners",
     setting="planner.name",
@@ -75,6 +88,14 @@ PRUNERS = ExtensionPoint(
     factory=PrunerFactory,
     built_in=("degrade_to_summary", "greedy_priority", "group_aware"),
 )
+RETRIEVERS = ExtensionPoint(
+    group="jacquard.retrievers",
+    setting="--retriever",
+    kind="retriever",
+    part=Retriever,
+    factory=RetrieverFactory,
+    built_in=("bm25", "hybrid", "rank-bm25", "rrf", "vector"),
+)
 EXTENSION_POINTS = (
     STORES,
     EMBEDDERS,
@@ -84,6 +105,7 @@ EXTENSION_POINTS = (
     TOKEN_ESTIMATORS,
     REDACTORS,
     IMPORTERS,
+    RETRIEVERS,
 )
 """All kinds of parts that can be chosen by name, in the order of docs/en/plugins.md."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from mnemosyne.core.errors import EmbedderUnavailableError
 from mnemosyne.core.exact_tokens.tokenizer_file import TokenizerFileEstimator
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("filament", "mnemosyne", "jacquard", "evals")
 WORLD = ROOT / "examples" / "whispering_forest" / "en"
 
 
@@ -231,6 +233,22 @@ def test_built_in_names_keep_their_meaning_and_the_list_says_so(broken_plugin):
     assert done.exit_code == 0
     assert "torn  torn 0.3  torn_module:make" in done.output
     assert "'group_aware' is the name of a built-in part, which is used" in done.output
+
+
+def test_the_list_of_plugins_has_every_group_of_entry_points(tmp_path, monkeypatch):
+    """Every `ExtensionPoint` of the packages is in the list, so is the group that only evaluations use."""
+    info = tmp_path / "rows-0.3.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: rows\nVersion: 0.3\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[jacquard.retrievers]\nnewest = rows:Newest\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = CliRunner().invoke(app, ["operate", "plugins"])
+    assert "--retriever (jacquard.retrievers): bm25, hybrid, rank-bm25, rrf, vector" in done.output
+    assert "newest  rows 0.3  rows:Newest" in done.output
+    sources = [path.read_text(encoding="utf-8") for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    declared = {group for source in sources for group in re.findall(r'group="(jacquard\.\w+)"', source)}
+    assert declared == {point.group for point in EXTENSION_POINTS}
+    assert all(f"({group})" in done.output for group in declared)
 
 
 KNOWN = "79657028d8e9630e0e4be6fb8c5b564720e016333b24f75bf9c329d1bf98d7bf"

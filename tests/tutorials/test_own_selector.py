@@ -17,6 +17,8 @@ def test_the_tutorial_is_lived(language: str, tmp_path: Path) -> None:
     with Walk(folder=tmp_path) as walk:
         walk.live(ROOT / "docs" / language / "tutorials" / "own-selector.md")
         used = walk.find_output("use.py")
+    reference = json.loads((tmp_path / "out" / "bm25.json").read_text())
+    assert reference["config"]["retriever"] == "rank-bm25"
     reports = {name: json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("shipped", "own")}
     assert reports["own"]["config"]["selector"] == "own:NewestOfTheBest"
     chosen = {name: {row["id"]: row["selected"] for row in report["queries"]} for name, report in reports.items()}
