@@ -35,6 +35,32 @@ collect_anchors with_anchors load_yaml
 EXAMPLES = tuple(_EXAMPLES.split())
 """Names that a host uses first; each is shown with the shortest example of the guide that uses it."""
 
+SDK = "context SDK"
+"""Design document that uses most of the names in ALIASES."""
+ALIASES = (
+    ("jacquard.PrepareResult", "jacquard.PreparedTurn", SDK),
+    ("jacquard.PrepareResult.session_version", "jacquard.PreparedTurn.version", SDK),
+    ("jacquard.PruneDecision", "jacquard.BlockDecision", SDK),
+    ("jacquard.Report.prune_decisions", "jacquard.Report.decisions", SDK),
+    ("jacquard.Report.token_budget", "jacquard.Report.budget.limit_tokens", SDK),
+    ("jacquard.Report.token_used", "jacquard.Report.budget.used_tokens", SDK),
+    ("jacquard.PruneBudget.tier_budgets", "jacquard.PruneBudget.tier_tokens", SDK),
+    ("jacquard.PruneRules.must_keep_priorities", "jacquard.PruneRules.must_keep", SDK),
+    ("jacquard.SummarizeConfig", "jacquard.SummaryConfig", SDK),
+    ("jacquard.CommitResult.success", "jacquard.CommitResult.success", SDK),
+    ("mnemosyne.Event.ts", "mnemosyne.Event.at", SDK),
+    ("mnemosyne.Migrator", "mnemosyne.Migrator", SDK),
+    ("mnemosyne.Migrator.migrate", "mnemosyne.document_from_json", SDK),
+    ("mnemosyne.MigrateResult", "mnemosyne.MigrateResult", SDK),
+    ("mnemosyne.ParsedSelector", "mnemosyne.ParsedSelector", SDK),
+    ("mnemosyne.Store.put_session.doc", "mnemosyne.Store.put_session.doc", SDK),
+    ("mnemosyne.Store.list_evidences.filter", "mnemosyne.Store.list_evidences.filter", SDK),
+    ("mnemosyne.Store.list_context_blocks.filter", "mnemosyne.Store.list_context_blocks.filter", SDK),
+)
+"""Names that a design document uses: (name, the name that it stands for, document). Both begin with their package; the last
+part may be a member of a class or a parameter of a method. Equal names: the product has the name of the document.
+"""
+
 FEW_NAMES = 6
 MANY_NAMES = 24
 """A folder of a package with at least FEW_NAMES and at most MANY_NAMES public names is one page (`group_names`)."""
@@ -83,6 +109,7 @@ def make_english_pages() -> dict[str, str]:
         "reference/errors.md": errors_page(),
         "reference/template-language.md": template_page(),
         "reference/file-formats.md": files_page(),
+        "reference/names.md": names_page(),
     }
 
 
@@ -134,7 +161,7 @@ def python_pages(package: str, source: Any, language: str) -> dict[str, str]:
         for module, names in sorted(modules.items()):
             parts.append(f"## {module}\n")
             for name, target in names:
-                parts.append(describe(name, target, examples))
+                parts += [describe(name, target, examples), *aliases_of(package, name)]
                 rows.append((f"[{name}]({package}/{group}.md#{name.lower()})", target.kind.value, summarize(target)))
         pages[f"reference/{package}/{group}.md"] = "\n".join(parts)
     head = f"# Python: {package}\n\n{PACKAGES[package]} All of these names are imported from `{package}` itself.\n"
@@ -429,6 +456,32 @@ def template_page() -> str:
             "Of lists: " + listed(sorted(language.LIST_METHODS)),
         )
     )
+
+
+def names_page() -> str:
+    """Return the page of the names that design documents use."""
+    rows = (
+        (
+            f"`{name.partition('.')[2]}`",
+            f"another name of `{target.partition('.')[2]}`" if name != target else "the same name",
+            f"`{name.partition('.')[0]}`",
+            document,
+        )
+        for name, target, document in ALIASES
+    )
+    head = (
+        "# Names of the design\n\nNames that a design document uses for values, members and parameters, and the names that they "
+        "stand for here. Both names work.\n"
+    )
+    return "\n".join((head, table(("name", "here", "package", "used by"), rows)))
+
+
+def aliases_of(package: str, name: str) -> Iterator[str]:
+    """Yield a sentence for a public name, and for each of its members, that is another name of something."""
+    for alias, target, document in ALIASES:
+        if alias != target and f"{alias}.".startswith(f"{package}.{name}."):
+            own, other = alias.partition(".")[2], target.partition(".")[2]
+            yield f"`{own}` is another name of `{other}` ({document}).\n"
 
 
 def files_page() -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
+import re
+from typing import get_type_hints
 
 import pytest
 
-from docs.reference import PACKAGES, cell, list_errors, make_light_pages, walk_commands
+from docs.reference import ALIASES, PACKAGES, cell, list_errors, make_light_pages, make_pages, walk_commands
 from jacquard.adapters.observe.prometheus import PrometheusMetrics
 from jacquard.authoring.linting.shapes import build_variable_shapes
 from jacquard.core.degradations import SENTENCES
@@ -58,6 +61,64 @@ def test_every_name_of_the_template_language_is_there(pages: dict[str, str]) -> 
     ]
     names += [*language.TEXT_METHODS, *language.MAPPING_METHODS, *language.LIST_METHODS]
     assert [name for name in names if f"`{name}`" not in pages["template-language"]] == []
+
+
+DESIGN = (
+    *(
+        "PruneDecision",
+        "prune_decisions",
+        "token_budget",
+        "token_used",
+        "PrepareResult",
+        "session_version",
+        "tier_budgets",
+    ),
+    *("must_keep_priorities", "ts", "doc", "filter", "Migrator", "MigrateResult", "SummarizeConfig", "ParsedSelector"),
+    "CommitResult.success",
+)
+"""Names that the design of the SDK uses, and for which the product's own names are different or longer."""
+
+
+def resolve(path: str) -> object:
+    """Return what a name of `ALIASES` is: a public name, a member of its class (by its type), or a parameter of a method."""
+    package, name, *members = path.split(".")
+    module = importlib.import_module(package)
+    assert name in module.__all__, path
+    found = getattr(module, name)
+    for member in members:
+        if inspect.isfunction(found):
+            found = inspect.signature(found).parameters[member]
+        elif member in (types := get_type_hints(found)):
+            found = types[member]
+        else:
+            found = getattr(found, member)
+    return found
+
+
+def test_every_name_of_the_design_is_in_the_reference(pages: dict[str, str]) -> None:
+    assert [name for name in DESIGN if not re.search(rf"`(?:[\w.]+\.)?{re.escape(name)}`", pages["names"])] == []
+    (chinese,) = (text for path, text in make_light_pages("zh").items() if path.endswith("names.md"))
+    assert "| `PruneDecision` | `BlockDecision` 的另一个名称 | `jacquard` | 上下文 SDK |" in chinese
+
+
+@pytest.mark.parametrize(("name", "target", "document"), ALIASES)
+def test_a_name_of_the_design_and_the_name_that_it_stands_for_exist(name: str, target: str, document: str) -> None:
+    assert document
+    assert resolve(name) is not None
+    assert resolve(target) is not None
+    if isinstance(resolve(name), type) and name.count(".") == 1:
+        assert resolve(name) is resolve(target)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_of_a_name_says_of_what_it_is_another_name(language: str) -> None:
+    pytest.importorskip("griffe")
+    text = "\n".join(make_pages(language).values())
+    told = {
+        "en": "`Report.token_used` is another name of `Report.budget.used_tokens` (context SDK).",
+        "zh": "`Report.token_used` 是 `Report.budget.used_tokens` 的另一个名称（上下文 SDK）。",
+    }
+    assert told[language] in text
 
 
 def test_every_format_is_there(pages: dict[str, str]) -> None:
