@@ -331,6 +331,12 @@ class LayersConfig:
     enable_share_context: bool | None = plain_field(
         None, doc="Whether the call gets the blocks shared by agents; none means that `process` decides.", call=ANY
     )
+    agent: str = plain_field(
+        "",
+        doc="Name of the agent that answers. Its own messages are shown without its name, those of other agents with theirs; "
+        "empty: no name.",
+        call=ANY,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -11,13 +11,14 @@ conversation, because it would store every sent message, also those that the eng
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import read_arguments, write_result
+from jacquard.integrations.core.mapping import find_provider, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -62,7 +63,8 @@ class AgentFrameworkMapper:
         name = call.function.name
         arguments = call.arguments.model_dump(mode="json") if hasattr(call.arguments, "model_dump") else call.arguments
         call_id = str(call.metadata.get("call_id") or name)
-        return ToolCall(tool_call_id=call_id, tool=name, args_digest=read_arguments(arguments))
+        provider = _provider_of(call.function)
+        return ToolCall(tool_call_id=call_id, tool=name, provider=provider, args_digest=read_arguments(arguments))
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
         """Return the token counts of a `UsageDetails`."""
@@ -251,6 +253,14 @@ class _ToolCalls(FunctionMiddleware):
             await adapter.on_tool_call_end(session_id, context, ToolOutcome(error=error))
             raise
         await adapter.on_tool_call_end(session_id, context, ToolOutcome(result=_result_of(context.result)))
+
+
+def _provider_of(function: Any) -> Any:
+    """Return the provider of a tool: its MCP server, or the module of its function."""
+    made = getattr(function, "func", None)
+    # A function of an MCP server keeps its server only in the closure.
+    held = inspect.getclosurevars(made).nonlocals if inspect.isfunction(made) else {}
+    return find_provider(made, function, name=getattr(held.get("mcp_tool"), "name", None) or "")
 
 
 def _is_approval(message: Any) -> bool:

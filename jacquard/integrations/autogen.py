@@ -12,12 +12,13 @@ changed, never the agent's model context.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import document_from, read_arguments, write_result
+from jacquard.integrations.core.mapping import document_from, find_provider, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -30,7 +31,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall, ToolProvider
 
 REQUIREMENT = Requirement(extra="autogen", distribution="autogen-agentchat", floor="0.7.5")
 
@@ -148,9 +149,9 @@ class _AttachedAgent:
         agent._model_client = _ContextClient(self._client, self)
         self._replace(agent, "on_messages_stream", self._run)
         for workbench in agent._workbench:
-            self._replace(workbench, "call_tool", self._watch_call(workbench.call_tool))
+            self._replace(workbench, "call_tool", self._watch_call(workbench))
             if hasattr(workbench, "call_tool_stream"):
-                self._replace(workbench, "call_tool_stream", self._watch_stream(workbench.call_tool_stream))
+                self._replace(workbench, "call_tool_stream", self._watch_stream(workbench))
             for tool in getattr(workbench, "_tools", ()):
                 self._replace(tool, "run_json", self._watch_tool(tool.run_json))
 
@@ -164,11 +165,11 @@ class _AttachedAgent:
         """Run the agent on its new messages; the last of them is the one that the turn answers."""
         self.key, self._incoming, self._user_place = uuid4().hex, list(messages), None
         self._outcomes.clear()
-        is_done = False
+        is_done, since = False, perf_counter()
         try:
             async for item in self._own_run(messages, cancellation_token):
                 if isinstance(item, MemoryQueryEvent):
-                    await self.adapter.on_documents(self.session_id, _documents(item), turn_key=self.key)
+                    await self._record_search(item, round((perf_counter() - since) * 1000))
                 if isinstance(item, Response):
                     is_done = True
                     author = Author(kind=AuthorKind.AGENT, id=self._agent.name)
@@ -176,9 +177,21 @@ class _AttachedAgent:
                     reply = Message(role=Role.ASSISTANT, content=text, author=author)
                     await self.adapter.on_turn_end(self.session_id, reply, turn_key=self.key)
                 yield item
+                since = perf_counter()
         finally:
             if not is_done:
                 await self.adapter.on_turn_failed(self.session_id, turn_key=self.key)
+
+    async def _record_search(self, event: Any, duration_ms: int) -> None:
+        """Record a search of the agent's memory. AutoGen names the memory only if the agent has a single one, and lets a
+        memory search for the newest message.
+        """
+        memories: Any = getattr(self._agent, "_memory", None) or ()
+        memory: Any = next(iter(memories)) if len(memories) == 1 else None
+        name = "memory" if memory is None else type(memory).__name__
+        call = ToolCall(tool_call_id="", tool=name, provider=find_provider(memory), duration_ms=duration_ms)
+        query = self.adapter.map_message(self._incoming[-1]).content if self._incoming else ""
+        await self.adapter.on_documents(self.session_id, _documents(event), query=query, turn_key=self.key, call=call)
 
     async def prepare(self, messages: Sequence[Any], tools: Sequence[Any]) -> tuple[InjectedPrompt | None, list[Any]]:
         """Return our prompt and the messages with it; raises ConfigError if none of the messages can be answered by a turn."""
@@ -201,6 +214,7 @@ class _AttachedAgent:
             tail=tuple(plain for each in tail for plain in _to_plain(each)),
             is_bare=not (own or tools),
             user_id=self._user_id,
+            agent=self._agent.name,
         )
         prompt = await self.adapter.on_before_model_call(self.session_id, request)
         return (None, items) if prompt is None else (prompt, [*_inject(prompt, own, user), *tail])
@@ -232,7 +246,9 @@ class _AttachedAgent:
 
         return watched
 
-    def _watch_call(self, call_tool: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch_call(self, workbench: Any) -> Callable[..., Any]:
+        call_tool = workbench.call_tool
+
         async def watched(
             name: str,
             arguments: Mapping[str, Any] | None = None,
@@ -242,12 +258,14 @@ class _AttachedAgent:
             call = (call_id, name, arguments)
             await self.adapter.on_tool_call_start(self.session_id, call, turn_key=self.key)
             result = await call_tool(name, arguments, cancellation_token, call_id)
-            await self._end_call(call, result)
+            await self._end_call(call, result, _provider_of(workbench, name))
             return result
 
         return watched
 
-    def _watch_stream(self, call_tool_stream: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch_stream(self, workbench: Any) -> Callable[..., Any]:
+        call_tool_stream = workbench.call_tool_stream
+
         async def watched(
             name: str,
             arguments: Mapping[str, Any] | None = None,
@@ -258,16 +276,18 @@ class _AttachedAgent:
             await self.adapter.on_tool_call_start(self.session_id, call, turn_key=self.key)
             async for item in call_tool_stream(name, arguments, cancellation_token, call_id):
                 if isinstance(item, ToolResult):
-                    await self._end_call(call, item)
+                    await self._end_call(call, item, _provider_of(workbench, name))
                 yield item
 
         return watched
 
-    async def _end_call(self, call: tuple[str | None, str, Any], result: ToolResult) -> None:
+    async def _end_call(
+        self, call: tuple[str | None, str, Any], result: ToolResult, provider: ToolProvider | None
+    ) -> None:
         text = result.to_text()
         seen = self._outcomes.pop(call[0] or "", None)
         outcome = seen or (ToolOutcome(error=text or "failed") if result.is_error else ToolOutcome(result=text))
-        await self.adapter.on_tool_call_end(self.session_id, call, outcome, turn_key=self.key)
+        await self.adapter.on_tool_call_end(self.session_id, call, outcome, turn_key=self.key, provider=provider)
 
 
 class _ContextClient(ChatCompletionClient):
@@ -332,6 +352,15 @@ class _ContextClient(ChatCompletionClient):
 def _result_of(text: str) -> CreateResult:
     usage = RequestUsage(prompt_tokens=0, completion_tokens=0)
     return CreateResult(finish_reason="stop", content=text, usage=usage, cached=False)
+
+
+def _provider_of(workbench: Any, tool_name: str) -> ToolProvider | None:
+    """Return the provider of a tool: the MCP server of its workbench, else the module of its function."""
+    tools = getattr(workbench, "_tools", None) or ()
+    tool = next((each for each in tools if each.name == tool_name), None)
+    stated = getattr(workbench, "initialize_result", None)
+    server = getattr(getattr(stated, "serverInfo", None), "name", "")
+    return find_provider(getattr(tool, "_func", None), tool, workbench, name=server)
 
 
 def _leading_systems(messages: Sequence[Any]) -> list[Any]:

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import read_arguments, read_text, write_result
+from jacquard.integrations.core.mapping import find_provider, read_arguments, read_text, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -38,7 +38,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, Task, TaskStatus, ToolCall
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, Task, TaskStatus, ToolCall, ToolProvider
 from mnemosyne.core.optional_packages import silence
 from mnemosyne.values import dataclass
 
@@ -74,6 +74,7 @@ class CrewAIMapper:
             tool=call.name,
             args_digest=read_arguments(call.arguments),
             duration_ms=call.duration_ms,
+            provider=call.provider,
             task_id=call.task_id,
         )
 
@@ -96,6 +97,7 @@ class _Call:
     arguments: Any
     task_id: str
     duration_ms: int = 0
+    provider: ToolProvider | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class _WatchedResult:
     arguments: Any
     outcome: ToolOutcome
     duration_ms: int
+    provider: ToolProvider | None
 
 
 @dataclass(slots=True)
@@ -114,6 +117,7 @@ class _Run:
 
     adapter: ContextAdapter
     crew: Any
+    agent: Any
     task: Any
     session_id: str
     user_id: str | None
@@ -222,7 +226,7 @@ class CrewContext:
         execute, aexecute = agent.execute_task, agent.aexecute_task
 
         def begin(task: Any) -> _Run:
-            run = _Run(self.adapter, crew, task, session_id, user_id, uuid4().hex)
+            run = _Run(self.adapter, crew, agent, task, session_id, user_id, uuid4().hex)
             self._runs[run.task_id] = run
             return run
 
@@ -359,8 +363,8 @@ class CrewContext:
                 return result
             finally:
                 _RUN.reset(token)
-                duration_ms = round((perf_counter() - since) * 1000)
-                run.done.append(_WatchedResult(_plain_name(tool.name), kwargs or list(args), outcome, duration_ms))
+                duration_ms, name = round((perf_counter() - since) * 1000), _plain_name(tool.name)
+                run.done.append(_WatchedResult(name, kwargs or list(args), outcome, duration_ms, _provider_of(tool)))
 
         return watched
 
@@ -392,6 +396,7 @@ class CrewContext:
             history=tuple(message for message in history if message.content),
             tail=tuple(_to_plain(each) for each in tail),
             user_id=run.user_id,
+            agent=_role_of(run.agent),
         )
         prompt = await self.adapter.on_before_model_call(run.session_id, request)
         if prompt is None:
@@ -403,7 +408,8 @@ class CrewContext:
 
     async def _record_answer(self, under_way: _ModelCall, answer: Any, llm: Any) -> None:
         run, calls = under_way.run, len(answer) if isinstance(answer, list) else 0
-        made = ModelAnswer(tool_calls=calls, model=str(llm.model), provider=str(llm.provider or ""))
+        provider, task_id = str(llm.provider or ""), run.task_id
+        made = ModelAnswer(tool_calls=calls, model=str(llm.model), provider=provider, task_id=task_id)
         await self.adapter.on_after_model_call(run.session_id, made, under_way.usage, turn_key=run.key)
 
     async def _record_tools(self, run: _Run, tail: Sequence[Any]) -> None:
@@ -424,27 +430,31 @@ class CrewContext:
             )
             seen = _take(run.done, name, arguments)
             text = read_text(message.get("content"))
-            outcome = seen.outcome if seen is not None else ToolOutcome(result=text)
-            await self._record_call(run, call_id, name, arguments, outcome, seen.duration_ms if seen else 0)
+            result = seen or _WatchedResult(name, arguments, ToolOutcome(result=text), 0, None)
+            await self._record_call(run, call_id, name, arguments, result)
         while run.done:
             seen = run.done.popleft()
-            call_id = f"call_{len(run.recorded)}"
-            await self._record_call(run, call_id, seen.name, seen.arguments, seen.outcome, seen.duration_ms)
+            await self._record_call(run, f"call_{len(run.recorded)}", seen.name, seen.arguments, seen)
 
-    async def _record_call(
-        self, run: _Run, call_id: str, name: str, arguments: Any, outcome: ToolOutcome, duration_ms: int
-    ) -> None:
+    async def _record_call(self, run: _Run, call_id: str, name: str, arguments: Any, result: _WatchedResult) -> None:
         run.recorded.add(call_id)
-        call = _Call(call_id=call_id, name=name, arguments=arguments, task_id=run.task_id, duration_ms=duration_ms)
-        await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
+        call = _Call(
+            call_id=call_id,
+            name=name,
+            arguments=arguments,
+            task_id=run.task_id,
+            duration_ms=result.duration_ms,
+            provider=result.provider,
+        )
+        await self.adapter.on_tool_call_end(run.session_id, call, result.outcome, turn_key=run.key)
 
     async def _finish(self, run: _Run, agent: Any, result: Any) -> None:
-        """Commit the result of a task, with the name of its agent if a crew has several."""
+        """Commit the result of a task, with the role of its agent as the author."""
         executor = getattr(agent, "agent_executor", None)
         messages = list(getattr(executor, "messages", None) or ())
         await self._record_tools(run, messages[(run.user_place or 0) + 1 :])
         text = result if isinstance(result, str) else _write_output(result)
-        author = Author(kind=AuthorKind.AGENT, id=agent.role.strip()) if len(run.crew.agents) > 1 else None
+        author = Author(kind=AuthorKind.AGENT, id=_role_of(agent))
         reply = Message(role=Role.ASSISTANT, content=text, author=author)
         await self.adapter.on_turn_end(run.session_id, reply, turn_key=run.key)
         self._runs.pop(run.task_id, None)
@@ -462,8 +472,20 @@ class CrewContext:
         tasks = [known.get(str(task.id)) or _to_task(task) for task in run.crew.tasks]
         present = known.get(run.task_id) or _to_task(run.task)
         changed = replace(present, status=status, error=error)
-        others = [task for task in tasks if task.task_id != run.task_id and task.task_id not in known]
-        await self.adapter.on_tasks(run.session_id, [*others, changed])
+        if run.task_id not in {task.task_id for task in tasks}:
+            tasks.append(changed)
+        written = [changed if task.task_id == run.task_id else task for task in tasks]
+        await self.adapter.on_tasks(run.session_id, [each for each in written if known.get(each.task_id) != each])
+
+
+def _role_of(agent: Any) -> str:
+    return str(agent.role).strip()
+
+
+def _provider_of(tool: Any) -> ToolProvider | None:
+    """Return the provider of a tool: its MCP server, else the module of its function or class."""
+    server = getattr(tool, "server_name", None) or getattr(tool, "_server_name", None)
+    return find_provider(getattr(tool, "func", None), type(tool), name=server if isinstance(server, str) else "")
 
 
 def _to_task(task: Any) -> Task:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import field
 from functools import partial
@@ -24,7 +24,7 @@ from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import document_from, read_arguments, write_result
+from jacquard.integrations.core.mapping import document_from, find_provider, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.recall import RecalledText, SessionRecall
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
@@ -38,7 +38,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Message, ModelUsage, Role, ToolCall
+from mnemosyne import Message, ModelUsage, Role, ToolCall, ToolProvider
 from mnemosyne.core.optional_packages import silence
 from mnemosyne.values import dataclass
 
@@ -344,10 +344,11 @@ def attach(
             for name in ("invoke", "invoke_async"):
                 vars(tool).pop(name, None)
 
+    providers = {tool.name: find_provider(tool.function, tool.async_function, tool) for tool in tools}
     adapter = _open_adapter(engine, options, restore)
     agent.chat_generator = ContextChatGenerator(own, engine, user=user, adapter=adapter)
     for point in _POINTS:
-        hooks[point] = _RunHook(adapter, session, point)
+        hooks[point] = _RunHook(adapter, session, point, providers)
         agent.hooks.setdefault(point, []).append(hooks[point])
     for tool in tools:
         _watch_tool(tool)
@@ -357,8 +358,14 @@ def attach(
 class _RunHook:
     """Hook of an agent for one point of its runs: it begins them, records tool calls, or ends them."""
 
-    def __init__(self, adapter: ContextAdapter, session: str | Callable[[Any], str] | None, point: str) -> None:
-        self._adapter, self._session, self._point = adapter, session, point
+    def __init__(
+        self,
+        adapter: ContextAdapter,
+        session: str | Callable[[Any], str] | None,
+        point: str,
+        providers: Mapping[str, ToolProvider | None],
+    ) -> None:
+        self._adapter, self._session, self._point, self._providers = adapter, session, point, providers
 
     def run(self, state: Any) -> None:
         if (work := self._choose(state)) is not None:
@@ -403,7 +410,8 @@ class _RunHook:
                 else (ToolOutcome(error=failed if result.error else None, result=failed), 0)
             )
             call = (result.origin, duration_ms)
-            await self._adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
+            provider = self._providers.get(result.origin.tool_name)
+            await self._adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key, provider=provider)
 
     async def _end(self, run: _Run, messages: Sequence[ChatMessage]) -> None:
         last = messages[-1] if messages else ChatMessage.from_assistant("")
@@ -422,12 +430,19 @@ class _RunHook:
 
 @component
 class DocumentRecorder:
-    """Pipeline component that stores documents as evidence (`rag_doc`) of a session, and passes the documents on. Put
-    the component after a retriever.
+    """Pipeline component that records a search of a retriever as a tool call, stores the documents as evidence
+    (`rag_doc`) of a session, and passes the documents on. Put the component after a retriever.
+
+    `retriever` is that retriever or its name; the tool call has its name (None: `retriever`).
     """
 
-    def __init__(self, adapter: ContextAdapter, session: str | None = None) -> None:
+    def __init__(self, adapter: ContextAdapter, session: str | None = None, retriever: Any = None) -> None:
         self._adapter, self._session = adapter, session
+        name = (
+            retriever if isinstance(retriever, str) else "retriever" if retriever is None else type(retriever).__name__
+        )
+        provider = None if isinstance(retriever, str) else find_provider(retriever)
+        self._call = ToolCall(tool_call_id="", tool=name, provider=provider)
 
     @component.output_types(documents=list[Document])
     def run(self, documents: list[Document], session_id: str | None = None, query: str = "") -> dict[str, Any]:
@@ -435,7 +450,7 @@ class DocumentRecorder:
         session (None: the session of this component).
         """
         block, found = self._adapter.run_blocking, _found(documents)
-        block(self._adapter.on_documents, self._named(session_id), found, query=query)
+        block(self._adapter.on_documents, self._named(session_id), found, query=query, call=self._call)
         return {"documents": documents}
 
     @component.output_types(documents=list[Document])
@@ -445,7 +460,8 @@ class DocumentRecorder:
         """Store the documents and return them unchanged. Raises ConfigError if no session is named. `session_id` is the
         session (None: the session of this component).
         """
-        await self._adapter.on_documents(self._named(session_id), _found(documents), query=query)
+        named, found = self._named(session_id), _found(documents)
+        await self._adapter.on_documents(named, found, query=query, call=self._call)
         return {"documents": documents}
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import json
 from asyncio import wrap_future
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
+from functools import partial
 from time import perf_counter
 from typing import Any
 from uuid import uuid4
@@ -21,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import document_from, read_arguments, write_result
+from jacquard.integrations.core.mapping import document_from, find_provider, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.recall import RecalledText, SessionRecall
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
@@ -35,7 +36,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall, ToolProvider
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="llamaindex", distribution="llama-index-core", floor="0.14.25")
@@ -74,6 +75,7 @@ class LlamaIndexMapper:
             tool=result.tool_name,
             args_digest=read_arguments(result.tool_kwargs),
             duration_ms=call.duration_ms,
+            provider=call.provider,
         )
 
     def map_model_usage(self, usage: Any) -> ModelUsage:
@@ -88,6 +90,7 @@ class LlamaIndexMapper:
 class _TimedCall:
     result: Any
     duration_ms: int
+    provider: ToolProvider | None
 
 
 @dataclass(slots=True)
@@ -118,7 +121,7 @@ class Attachment:
         )
         self._session, self._user, self._has_several = session, user, len(agents) > 1
         self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
-        self._durations: dict[int, tuple[Any, int]] = {}
+        self._done: dict[int, tuple[Any, int, ToolProvider | None]] = {}
         for each in agents:
             _replace(each, "take_step", self._take_step)
             _replace(each, "handle_tool_call_results", self._handle_results)
@@ -151,6 +154,7 @@ class Attachment:
             tail=tuple(_to_plain(message) for message in [*tail, *scratchpad] if isinstance(message, ChatMessage)),
             is_bare=not (systems or tools),
             user_id=self._user(ctx) if callable(self._user) else self._user,
+            agent=agent.name if self._has_several else "",
         )
         prompt = await self.adapter.on_before_model_call(run.session_id, request)
         if prompt is None:
@@ -168,10 +172,11 @@ class Attachment:
         return output
 
     async def _call_tool(self, agent: Any, own: Any, ctx: Any, tool: Any, tool_input: Any) -> Any:
-        """Measure the duration of a tool."""
+        """Measure the duration of a tool, and note its provider."""
         since = perf_counter()
         output = await own(ctx, tool, tool_input)
-        self._durations[id(output)] = (output, round((perf_counter() - since) * 1000))
+        provider = find_provider(getattr(tool, "_real_fn", None), tool)
+        self._done[id(output)] = (output, round((perf_counter() - since) * 1000), provider)
         return output
 
     async def _handle_results(self, agent: Any, own: Any, ctx: Any, results: Any, memory: Any) -> None:
@@ -179,12 +184,12 @@ class Attachment:
         run = self._runs.get(ctx.store)
         for result in results if run is not None else ():
             output = result.tool_output
-            _, duration_ms = self._durations.pop(id(output), (None, 0))
+            _, duration_ms, provider = self._done.pop(id(output), (None, 0, None))
             failed = output.exception or str(output.content) or "failed"
             outcome = ToolOutcome(error=failed) if output.is_error else ToolOutcome(result=_raw_of(output))
             if result.tool_name != _HANDOFF:
                 assert run is not None
-                call = _TimedCall(result, duration_ms)
+                call = _TimedCall(result, duration_ms, provider)
                 await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
         await own(ctx, results, memory)
 
@@ -246,8 +251,8 @@ def attach(
 
 
 class DocumentRecorder(BaseEventHandler):
-    """Event handler that stores every document that a retriever returns. The document is stored as evidence of the type
-    `rag_doc` in the session that the tag `session_id` names.
+    """Event handler that records every search of a retriever as a tool call, and stores the documents that it found. A
+    document is stored as evidence of the type `rag_doc` in the session that the tag `session_id` names.
 
     `install` adds the handler to the dispatcher of LlamaIndex. A process has only one dispatcher. `remove` removes the
     handler again.
@@ -287,14 +292,18 @@ class DocumentRecorder(BaseEventHandler):
         """
         session_id = (event.tags or {}).get("session_id")
         if isinstance(event, RetrievalStartEvent):
-            self.queries[event.span_id] = str(event.str_or_query_bundle)
+            self.queries[event.span_id] = (str(event.str_or_query_bundle), perf_counter())
         elif isinstance(event, RetrievalEndEvent) and session_id:
-            query = self.queries.pop(event.span_id, "")
+            query, since = self.queries.pop(event.span_id, ("", perf_counter()))
             found = [
                 document_from(each.node.get_content(), each.node.metadata, name="retriever", score=each.score)
                 for each in event.nodes
             ]
-            self.pending.append(self.adapter.submit(self.adapter.on_documents, str(session_id), found, query=query))
+            # The id of a span begins with the class of the retriever, as in `VectorIndexRetriever.aretrieve-…`.
+            name = str(event.span_id or "").partition(".")[0] or "retriever"
+            call = ToolCall(tool_call_id="", tool=name, duration_ms=round((perf_counter() - since) * 1000))
+            record = partial(self.adapter.on_documents, str(session_id), found, query=query, call=call)
+            self.pending.append(self.adapter.submit(record))
 
 
 class ContextRetriever(BaseRetriever):

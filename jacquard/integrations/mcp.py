@@ -9,6 +9,7 @@ No package is needed. Any object can be recorded that has a method `call_tool` l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, Protocol
 from uuid import uuid4
@@ -32,9 +33,9 @@ class RecordedMcpClient:
     """Wraps a client of an MCP server and records the client's tool calls in a session. All other attributes are those
     of the client.
 
-    `name` and `uri` describe the server. If a call cannot be recorded, the failure policy decides. With `open`, the
-    call still returns its result, and `report.problems` lists the problem. With `closed`, the error of the engine is
-    raised.
+    `name` and `uri` describe the server (`name` empty: the name that the server states itself). If a call cannot be
+    recorded, the failure policy decides. With `open`, the call still returns its result, and `report.problems` lists
+    the problem. With `closed`, the error of the engine is raised.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class RecordedMcpClient:
         call = ToolCall(
             tool_call_id=f"mcp-{uuid4().hex}",
             tool=name,
-            provider=self._provider,
+            provider=self._find_provider(),
             called_at=self._engine.parts.clock.now(),
             args_digest=read_arguments(arguments),
             status=ToolCallStatus.RUNNING,
@@ -82,6 +83,13 @@ class RecordedMcpClient:
         status = ToolCallStatus.ERROR if _is_error(result) else ToolCallStatus.SUCCESS
         await self._end(call, since, status, _read_result(result))
         return result
+
+    def _find_provider(self) -> ToolProvider:
+        """Return the server; a client knows the server's own name only after it is connected."""
+        if not self._provider.name:
+            stated = getattr(getattr(self._client, "server_info", None), "name", None)
+            self._provider = replace(self._provider, name=stated if isinstance(stated, str) else "")
+        return self._provider
 
     async def _end(self, call: ToolCall, since: float, status: ToolCallStatus, text: str) -> None:
         ended = ToolCall(

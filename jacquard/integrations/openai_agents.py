@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import is_text_part, read_arguments, read_text, write_result
+from jacquard.integrations.core.mapping import find_provider, is_text_part, read_arguments, read_text, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -31,15 +31,16 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, ProviderKind, Role, ToolCall, ToolProvider
 from mnemosyne.core.optional_packages import silence
 
 REQUIREMENT = Requirement(extra="openai-agents", distribution="openai-agents", floor="0.24")
 
 silence("agents")
 try:
-    from agents import RunConfig, RunHooks
+    from agents import FunctionTool, RunConfig, RunHooks
     from agents.run import CallModelData, ModelInputData
+    from agents.tool import get_function_tool_origin
     from agents.tool_context import ToolContext
 except ImportError as error:
     raise explain_missing(REQUIREMENT, error) from error
@@ -176,6 +177,7 @@ class ContextRun(RunHooks[Any]):
             tail=tuple(plain for item in tail if (plain := _to_plain(item)) is not None),
             is_bare=not (own or data.agent.tools or data.agent.handoffs),
             user_id=self._user_id,
+            agent=data.agent.name if self._is_one_of_several(data.agent) else "",
         )
         prompt = await self._adapter.on_before_model_call(self.session_id, request)
         if prompt is None:
@@ -225,7 +227,9 @@ class ContextRun(RunHooks[Any]):
         if isinstance(context, ToolContext):
             failed = self._errors.pop(context.tool_call_id, None)
             outcome = ToolOutcome(result=result) if failed is None else ToolOutcome(error=failed)
-            await self._adapter.on_tool_call_end(self.session_id, context, outcome, turn_key=self.turn_key)
+            await self._adapter.on_tool_call_end(
+                self.session_id, context, outcome, turn_key=self.turn_key, provider=_provider_of(tool)
+            )
         await self._hooks.on_tool_end(context, agent, tool, result)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
@@ -274,6 +278,17 @@ def _to_plain(item: Any) -> dict[str, Any] | None:
     if "role" in item:
         return {"role": str(item["role"]), "content": read_text(item.get("content"))}
     return None
+
+
+def _provider_of(tool: Any) -> ToolProvider | None:
+    """Return the provider of a tool: its MCP server, the agent that it is, or the module of its function."""
+    origin = get_function_tool_origin(tool) if isinstance(tool, FunctionTool) else None
+    server = origin.mcp_server_name if origin is not None else None
+    if server:
+        return ToolProvider(kind=ProviderKind.MCP, name=server)
+    if origin is not None and origin.agent_name:
+        return ToolProvider(kind=ProviderKind.BUILTIN, name=origin.agent_name)
+    return find_provider(getattr(tool, "__wrapped__", None), tool)
 
 
 def _write_output(output: Any) -> str:

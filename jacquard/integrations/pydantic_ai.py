@@ -17,7 +17,7 @@ from typing import Any
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import read_arguments, write_result
+from jacquard.integrations.core.mapping import find_provider, read_arguments, write_result
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
     AdapterOptions,
@@ -29,7 +29,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Message, ModelUsage, Role, ToolCall
+from mnemosyne import Message, ModelUsage, Role, ToolCall, ToolProvider
 
 # Before 2.64 there was no `prepare_model_request`: it would be overridden and never called.
 REQUIREMENT = Requirement(extra="pydantic-ai", distribution="pydantic-ai-slim", floor="2.64")
@@ -170,16 +170,17 @@ class ContextCapability(AbstractCapability[Any]):
         """Run a tool and record the call. An error of the tool is raised unchanged."""
         if not self.adapter.is_attached:
             return await handler(args)
-        session_id = self.session_of(ctx)
+        session_id, provider = self.session_of(ctx), _provider_of(ctx, call.tool_name)
         # An interrupted run continues with its tools.
         await self.adapter.on_user_message(session_id, self._read(ctx, ctx.messages, has_own=True)[2])
         await self.adapter.on_tool_call_start(session_id, call)
         try:
             result = await handler(args)
         except Exception as error:
-            await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(error=error))
+            await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(error=error), provider=provider)
             raise
-        await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(result=_tool_value(result)))
+        outcome = ToolOutcome(result=_tool_value(result))
+        await self.adapter.on_tool_call_end(session_id, call, outcome, provider=provider)
         return result
 
     async def after_run(self, ctx: RunContext[Any], *, result: Any) -> Any:
@@ -293,6 +294,28 @@ def _prompt_text(part: Any) -> str:
     texts = [each if isinstance(each, str) else getattr(each, "content", None) for each in part.content]
     found = [text for text in texts if isinstance(text, str)]
     return "\n".join(found) if found else " ".join(f"[{type(each).__name__}]" for each in part.content)
+
+
+def _provider_of(ctx: RunContext[Any], tool_name: str) -> ToolProvider | None:
+    """Return the provider of a tool: the module of its function, or the toolset and its name, as for an MCP server."""
+    tools = ctx.tool_manager.tools if ctx.tool_manager is not None else None
+    tool = (tools or {}).get(tool_name)
+    toolset: Any = getattr(tool, "source_toolset", None) or getattr(tool, "toolset", None)
+    while hasattr(toolset, "wrapped"):
+        toolset = toolset.wrapped
+    own = getattr(toolset, "tools", None)
+    made = own.get(tool_name) if isinstance(own, dict) else None
+    return find_provider(getattr(made, "function", None), toolset, name=_server_of(toolset))
+
+
+def _server_of(toolset: Any) -> str:
+    """Return the name of an MCP server: the id of its toolset, else the name that the server itself states."""
+    if not hasattr(toolset, "server_info"):
+        return ""
+    try:
+        return str(toolset.id or toolset.server_info.name)
+    except AttributeError:  # The server has not stated it.
+        return ""
 
 
 def _tool_value(result: Any) -> Any:

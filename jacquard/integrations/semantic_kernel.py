@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import read_arguments, write_result
+from jacquard.integrations.core.mapping import find_provider, read_arguments, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -31,7 +31,7 @@ from jacquard.integrations.core.values import (
     ToolOutcome,
 )
 from jacquard.sync import SyncEngine
-from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall
+from mnemosyne import Author, AuthorKind, Message, ModelUsage, Role, ToolCall, ToolProvider
 from mnemosyne.values import dataclass
 
 REQUIREMENT = Requirement(extra="semantic-kernel", distribution="semantic-kernel", floor="1.45")
@@ -317,7 +317,8 @@ class KernelContext:
             _CALL.reset(token)
             value = context.function_result.value if context.function_result is not None else None
             outcome = ToolOutcome(error=errors[0]) if errors else ToolOutcome(result=_value_of(value))
-            await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key)
+            provider = _provider_of(context.function)
+            await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key, provider=provider)
 
     async def _note_error(self, context: Any, next: Callable[[Any], Awaitable[None]]) -> None:
         """Record the error of a function."""
@@ -348,6 +349,12 @@ class _Running:
             await run.adapter.on_turn_end(run.session_id, run.text, turn_key=run.key)
         else:
             await run.adapter.on_turn_failed(run.session_id, turn_key=run.key)
+
+
+def _provider_of(function: Any) -> ToolProvider | None:
+    """Return the provider of a function: its plugin (for MCP, the plugin is the server), else the module of its method."""
+    method = getattr(function, "method", None)
+    return find_provider(method, function, name=function.plugin_name or "")
 
 
 async def _id_of(thread: Any) -> str:

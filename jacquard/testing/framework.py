@@ -184,6 +184,8 @@ class FrameworkContract:
     """True if the adapter gets the chunks of a streamed answer."""
     answers_without_model: ClassVar[bool] = True
     """True if the adapter can answer without a call of the model."""
+    provider: ClassVar[str] = ""
+    """Name of the provider of the tools in the record of a call ('': any name)."""
     error_status: ClassVar[ToolCallStatus] = ToolCallStatus.TIMEOUT
     """Status of the call of a tool that raised TimeoutError. It is `error` if the framework only reports that a tool
     failed.
@@ -260,7 +262,9 @@ class FrameworkContract:
         anyio.run(work)
 
     def test_a_tool_call_is_recorded_with_its_result(self, server: ScriptedServer) -> None:
-        """Check rule 4: id, name, arguments, status and duration are recorded, and the result is linked evidence."""
+        """Check rule 4: id, name, provider, arguments, status and duration are recorded, and the result is linked
+        evidence.
+        """
 
         async def work() -> None:
             async with open_scene(server, *self.loop) as scene:
@@ -274,6 +278,8 @@ class FrameworkContract:
                     ToolCallStatus.SUCCESS,
                 )
                 assert call.extra["call_id"]
+                assert call.provider is not None
+                assert call.provider.name == (self.provider or call.provider.name) != ""
                 assert 0 <= call.duration_ms < 60_000
                 evidence = document.evidences[call.result_evidence_ids[0]]
                 assert "Rain in Oslo." in evidence.content

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("agent_framework", reason="Agent Framework is not installed here: make test-frameworks")
 
 import anyio
-from agent_framework import Agent, InMemoryHistoryProvider, Message, tool
+from agent_framework import Agent, FunctionTool, InMemoryHistoryProvider, MCPStreamableHTTPTool, Message, tool
+from agent_framework._mcp import _make_mcp_tool_caller
 from agent_framework.openai import OpenAIChatCompletionClient
 
 from jacquard.integrations.agent_framework import AgentContextMiddleware
@@ -57,6 +59,7 @@ class FrameworkAgent:
 
 class TestAgentFramework(FrameworkContract):
     needs_loop = True
+    provider = "jacquard.testing.framework"
 
     def make_agent(self, setup):
         return FrameworkAgent(setup)
@@ -80,6 +83,19 @@ def test_a_run_that_waited_for_an_approval_goes_on_in_its_turn():
             assert [call.tool for call in stored.tool_state.tool_calls] == ["weather"]
             assert agent.adapter.report.turns == 1
             assert agent.adapter.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_tool_of_an_mcp_server_has_that_server_as_its_provider():
+    async def work():
+        async with open_scene(server, "text:Hello.") as scene:
+            agent = FrameworkAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            held = MCPStreamableHTTPTool(name="books", url="http://127.0.0.1:9/mcp")
+            function = FunctionTool(func=_make_mcp_tool_caller(held, "forecast"), name="forecast", description="")
+            call = agent.adapter.map_tool_call(SimpleNamespace(function=function, arguments={}, metadata={}))
+            assert (call.provider.kind.value, call.provider.name) == ("mcp", "books")
 
     with ScriptedServer() as server:
         anyio.run(work)

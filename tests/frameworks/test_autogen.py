@@ -12,6 +12,7 @@ import anyio
 from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ModelClientStreamingChunkEvent
 from autogen_agentchat.teams import RoundRobinGroupChat
+from autogen_core.memory import ListMemory, MemoryContent, MemoryMimeType
 from autogen_core.model_context import UnboundedChatCompletionContext
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
@@ -73,6 +74,7 @@ class AutoGenAgent:
 
 
 class TestAutoGen(FrameworkContract):
+    provider = "jacquard.testing.framework"
     needs_loop = True
 
     def make_agent(self, setup):
@@ -80,6 +82,57 @@ class TestAutoGen(FrameworkContract):
 
     def resume_without_adapter(self, agent):
         return AutoGenAgent(replace(agent.setup, engine=None), agent.contexts)
+
+
+def test_an_agent_sees_its_own_lines_without_its_name():
+    async def work():
+        async with open_scene(server, "text:It rains.", "text:Then an umbrella.", "text:Go by bus.") as scene:
+            context = AgentContext(scene.engine)
+            client = OpenAIChatCompletionClient(
+                model="scripted", base_url=server.base_url, api_key="none", model_info=INFO, max_retries=0
+            )
+            agents = [AssistantAgent(name, client, system_message=OWN) for name in ("alice", "bob")]
+            for agent in agents:
+                context.attach(agent, session=agent.name)
+            await RoundRobinGroupChat(agents, max_turns=3).run(task="How is the weather?")
+            seen = server.requests[2].messages
+            assert [(each.role, each.text) for each in seen[1:]] == [
+                ("user", "How is the weather?"),
+                ("assistant", "It rains."),
+                ("user", "bob: Then an umbrella."),
+            ]
+            assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_search_of_an_agents_memory_is_a_tool_call():
+    async def work():
+        async with open_scene(server, "text:Old.") as scene:
+            memory = ListMemory()
+            await memory.add(MemoryContent(content="The mill is old.", mime_type=MemoryMimeType.TEXT))
+            client = OpenAIChatCompletionClient(
+                model="scripted",
+                base_url=server.base_url,
+                api_key="none",
+                model_info={**INFO, "multiple_system_messages": True},
+                max_retries=0,
+            )
+            agent = AssistantAgent("forecaster", client, memory=[memory])
+            context = AgentContext(scene.engine)
+            context.attach(agent, session="s1")
+            await agent.run(task="How old is the mill?")
+            document = await scene.document("s1")
+            (call,) = document.session.tool_state.tool_calls
+            (evidence,) = [each for each in document.evidences.values() if each.type.value == "rag_doc"]
+            assert (call.tool, call.provider.name) == ("ListMemory", "autogen_core.memory._list_memory")
+            assert (dict(call.args_digest), call.extra["documents"]) == ({"query": "How old is the mill?"}, 1)
+            assert (call.result_evidence_ids, evidence.content) == ((evidence.evidence_id,), "The mill is old.")
+            assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
 
 
 def test_agents_of_a_group_chat_keep_the_authors_of_what_they_hear():

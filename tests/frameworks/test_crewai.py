@@ -9,9 +9,10 @@ pytest.importorskip("crewai", reason="CrewAI is not installed here: make test-fr
 import anyio
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool as crew_tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 
 from jacquard.integrations.crewai import CrewContext
-from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
+from jacquard.testing.framework import AgentSetup, FrameworkContract, count_texts, open_scene
 from jacquard.testing.server import ScriptedServer
 
 
@@ -23,14 +24,14 @@ class CrewAgent:
         self.context = None if setup.engine is None else CrewContext(setup.engine, failure=setup.failure)
         self.adapter = None if self.context is None else self.context.adapter
 
-    def crew(self, session_id, text, *, streaming=False):
+    def crew(self, session_id, text, *, streaming=False, tools=()):
         llm = LLM(model="openai/gpt-4o", base_url=self.setup.base_url, api_key="none", max_retries=0, stream=streaming)
         agent = Agent(
             role="forecaster",
             goal="answer",
             backstory=self.setup.system,
             llm=llm,
-            tools=[crew_tool(tool) for tool in self.setup.tools],
+            tools=[*(crew_tool(tool) for tool in self.setup.tools), *tools],
             max_retry_limit=0,
         )
         task = Task(description=text, expected_output="One sentence.", agent=agent)
@@ -64,6 +65,8 @@ class ThreadedCrewAgent(CrewAgent):
 
 
 class TestCrewAI(FrameworkContract):
+    provider = "jacquard.testing.framework"
+
     def make_agent(self, setup):
         return CrewAgent(setup)
 
@@ -94,9 +97,12 @@ def test_tasks_of_a_crew_are_tasks_of_the_session():
                 str(look.id): "completed",
                 str(advise.id): "completed",
             }
+            assert list(tasks) == [str(look.id), str(advise.id)]
             assert (tasks[str(look.id)].name, tasks[str(advise.id)].depends_on) == ("look", (str(look.id),))
             (call,) = document.session.tool_state.tool_calls
-            assert call.task_id == str(look.id)
+            assert (call.task_id, call.provider.name) == (str(look.id), "jacquard.testing.framework")
+            ours = [usage for usage in document.session.model_usage if "framework" in usage.extra]
+            assert [usage.task_id for usage in ours] == [str(look.id), str(look.id), str(advise.id)]
             assert tasks[str(look.id)].result_evidence_ids == call.result_evidence_ids
             assert [(m.role.value, m.content) for m in document.session.messages] == [
                 ("user", "How is Oslo?"),
@@ -109,6 +115,44 @@ def test_tasks_of_a_crew_are_tasks_of_the_session():
                 "adviser",
             ]
             assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_the_only_agent_of_a_crew_is_the_author_of_its_result():
+    async def work():
+        async with open_scene(server, "text:It rains.", "text:Still rain.") as scene:
+            agent = CrewAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            await agent.run("s1", "How is Oslo?")
+            await agent.stream("s1", "And now?")
+            messages = (await scene.document("s1")).session.messages
+            assert [each.author.id for each in messages if each.role.value == "assistant"] == ["forecaster"] * 2
+            assert count_texts(server.requests[1].messages, "It rains.") == 1
+            assert count_texts(server.requests[1].messages, "forecaster: ") == 0
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+def test_a_tool_of_an_mcp_server_has_that_server_as_its_provider():
+    async def work():
+        async with open_scene(server, 'tool:books_forecast {"city": "Oslo"}', "text:It rains.") as scene:
+
+            class Client:
+                async def connect(self): ...
+
+                async def disconnect(self): ...
+
+                async def call_tool(self, name, arguments):
+                    return "Rain."
+
+            tool = MCPNativeTool(Client, "forecast", {}, "books")
+            agent = CrewAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            crew = agent.crew("s1", "How is Oslo?", tools=[tool])
+            assert (await crew.akickoff()).raw == "It rains."
+            (call,) = (await scene.document("s1")).session.tool_state.tool_calls
+            assert (call.tool, call.provider.kind.value, call.provider.name) == ("books_forecast", "mcp", "books")
 
     with ScriptedServer() as server:
         anyio.run(work)

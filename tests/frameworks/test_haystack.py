@@ -71,6 +71,8 @@ class HaystackAgent:
 
 
 class TestHaystack(FrameworkContract):
+    provider = "jacquard.testing.framework"
+
     def make_agent(self, setup):
         return HaystackAgent(setup)
 
@@ -87,7 +89,7 @@ def test_a_pipeline_without_an_agent():
         inner = OpenAIChatGenerator(model="scripted", api_base_url=server.base_url, max_retries=0)
         generator = ContextChatGenerator(inner, engine, session="s1")
         pipeline = Pipeline()
-        pipeline.add_component("found", DocumentRecorder(generator.adapter, session="s1"))
+        pipeline.add_component("found", DocumentRecorder(generator.adapter, session="s1", retriever="Shelf"))
         pipeline.add_component("llm", generator)
         assert pipeline.run({"llm": {"messages": [ChatMessage.from_user("What is old?")]}, "found": {"documents": []}})
         pages = [Document(content="The mill is old.", meta={"url": "https://example.org/mill"})]
@@ -103,6 +105,10 @@ def test_a_pipeline_without_an_agent():
         assert sum("What is old?" in message.text for message in server.requests[1].messages) == 1
         (evidence,) = [each for each in document.evidences.values() if each.type.value == "rag_doc"]
         assert (evidence.content, evidence.source.uri) == ("The mill is old.", "https://example.org/mill")
+        nothing, search = document.session.tool_state.tool_calls
+        assert (search.tool, dict(search.args_digest), search.extra["documents"]) == ("Shelf", {"query": "mill"}, 1)
+        assert search.result_evidence_ids == (evidence.evidence_id,)
+        assert (nothing.tool, nothing.extra["documents"], nothing.provider.name) == ("Shelf", 0, "haystack")
         recalled = ContextRetriever(SessionRecall(engine, "s1")).run(query="old mills", top_k=2)["documents"]
         assert any("mills" in each.content for each in recalled)
         assert generator.to_dict()["type"].endswith("OpenAIChatGenerator")

@@ -78,6 +78,7 @@ class LangChainAgent:
 
 
 class TestLangChain(FrameworkContract):
+    provider = "jacquard.testing.framework"
     raises_tool_errors = True
 
     def make_agent(self, setup):
@@ -101,11 +102,19 @@ def test_what_a_retriever_finds_in_a_run_is_evidence():
             agent = LangChainAgent(setup, tools=[create_retriever_tool(Shelf(), "shelf", "Look up a book.")])
             config = {**agent.config("s1"), "callbacks": [agent.middleware.documents]}
             await agent.agent.ainvoke({"messages": [("user", "What of mills?")]}, config)
-            found = [each for each in (await scene.document("s1")).evidences.values() if each.type.value == "rag_doc"]
+            document = await scene.document("s1")
+            found = [each for each in document.evidences.values() if each.type.value == "rag_doc"]
             assert [(each.content, each.source.uri, each.metadata["page"]) for each in found] == [
                 ("About mills.", "shelf.md", 3)
             ]
             assert found[0].metadata["query"] == "mills"
+            calls = {call.tool: call for call in document.session.tool_state.tool_calls}
+            search, used = calls["Shelf"], calls["shelf"]
+            assert (dict(search.args_digest), search.extra["documents"]) == ({"query": "mills"}, 1)
+            assert (search.result_evidence_ids, search.provider.name) == ((found[0].evidence_id,), "langchain")
+            assert found[0].links.tool_call_id == search.tool_call_id
+            assert used.provider.name == "langchain_core.tools.retriever"
+            assert agent.adapter.report.problems == ()
 
     with ScriptedServer() as server:
         anyio.run(work)

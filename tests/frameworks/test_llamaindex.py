@@ -92,6 +92,7 @@ class WorkflowAgent(IndexAgent):
 
 
 class TestLlamaIndex(FrameworkContract):
+    provider = "jacquard.testing.framework"
     needs_loop = True
 
     def make_agent(self, setup):
@@ -127,10 +128,18 @@ def test_what_a_retriever_finds_is_evidence_and_our_recall_is_a_retriever():
                 await recorder.drain()
             finally:
                 recorder.remove()
-            found = [each for each in (await scene.document("s1")).evidences.values() if each.type.value == "rag_doc"]
+            document = await scene.document("s1")
+            found = [each for each in document.evidences.values() if each.type.value == "rag_doc"]
             assert [(each.content, each.source.uri, each.metadata["score"]) for each in found] == [
                 ("About mills.", "shelf.md", 0.5)
             ]
+            (search,) = document.session.tool_state.tool_calls
+            assert (search.tool, dict(search.args_digest), search.extra["documents"]) == (
+                "Shelf",
+                {"query": "mills"},
+                1,
+            )
+            assert (search.result_evidence_ids, search.provider.name) == ((found[0].evidence_id,), "llamaindex")
             retriever = ContextRetriever(SessionRecall(scene.engine, "s1"))
             recalled = await retriever.aretrieve("What is the password?")
             assert "seventh heron" in recalled[0].node.get_content()

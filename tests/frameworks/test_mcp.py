@@ -28,11 +28,14 @@ async def test_calls_of_a_real_server_are_recorded():
     store = MemoryStore()
     async with create_context_engine(store) as engine, mcp.Client(weather) as client:
         await engine.prepare_turn("s1", "Weather?")
-        recorded = RecordedMcpClient(engine, "s1", client, name="weather", uri="mcp://weather")
+        recorded = RecordedMcpClient(engine, "s1", client, uri="mcp://weather")
         await recorded.call_tool("forecast", {"city": "Oslo"})
         await recorded.call_tool("forecast", {"city": "Rome"})
         document = await store.get_session("s1")
         evidences = await store.list_evidences("s1")
     assert [call.status.value for call in document.session.tool_state.tool_calls] == ["success", "error"]
+    assert {(call.provider.kind.value, call.provider.name) for call in document.session.tool_state.tool_calls} == {
+        ("mcp", "weather")
+    }
     assert "-3 °C & <snow>" in [each.content for each in evidences]
     assert recorded.report.tool_calls == 2

@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("agents", reason="The OpenAI Agents SDK is not installed here: make test-frameworks")
 
 import anyio
+import mcp
 from agents import (
     Agent,
     ModelSettings,
@@ -20,6 +21,7 @@ from agents import (
     SQLiteSession,
     function_tool,
 )
+from agents.mcp import MCPServer
 from openai import AsyncOpenAI
 
 from jacquard.integrations.openai_agents import RunContextAdapter
@@ -86,6 +88,7 @@ class ChatAgent(SdkAgent):
 class TestOpenAIAgents(FrameworkContract):
     # A filter of inputs cannot answer in place of the model.
     answers_without_model = False
+    provider = "jacquard.testing.framework"
 
     def make_agent(self, setup):
         return SdkAgent(setup)
@@ -136,6 +139,41 @@ def test_an_adapter_keeps_the_hosts_own_filter_and_hooks():
             assert "LOUDER" in server.requests[0].text
             assert OURS in server.requests[0].text
             assert hooks.ended == 1
+
+    with ScriptedServer() as server:
+        anyio.run(work)
+
+
+class Books(MCPServer):
+    """An MCP server of the host with one tool."""
+
+    name = "books"
+
+    async def connect(self): ...
+
+    async def cleanup(self): ...
+
+    async def list_tools(self, run_context=None, agent=None):
+        return [mcp.types.Tool(name="forecast", input_schema={"type": "object", "properties": {}})]
+
+    async def call_tool(self, tool_name, arguments, meta=None):
+        return mcp.types.CallToolResult(content=[mcp.types.TextContent(type="text", text="Rain.")])
+
+    async def list_prompts(self):
+        return mcp.types.ListPromptsResult(prompts=[])
+
+    async def get_prompt(self, name, arguments=None):
+        raise NotImplementedError
+
+
+def test_a_tool_of_an_mcp_server_has_that_server_as_its_provider():
+    async def work():
+        async with open_scene(server, "tool:forecast {}", "text:It rains.") as scene:
+            agent = SdkAgent(AgentSetup(engine=scene.engine, base_url=server.base_url, tools=()))
+            agent.agent.mcp_servers = [Books()]
+            assert await agent.run("s1", "How is the weather?") == "It rains."
+            (call,) = (await scene.document("s1")).session.tool_state.tool_calls
+            assert (call.provider.kind.value, call.provider.name) == ("mcp", "books")
 
     with ScriptedServer() as server:
         anyio.run(work)

@@ -78,6 +78,7 @@ class PlainAgent(PydanticAgent):
 
 
 class TestPydanticAI(FrameworkContract):
+    provider = "jacquard.testing.framework"
     raises_tool_errors = True
 
     def make_agent(self, setup):

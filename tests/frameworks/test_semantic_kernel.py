@@ -63,6 +63,7 @@ class InvokingAgent(KernelAgent):
 
 
 class TestSemanticKernel(FrameworkContract):
+    provider = "city"
     needs_loop = True
 
     def named(self, tool):

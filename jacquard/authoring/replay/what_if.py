@@ -28,7 +28,7 @@ from jacquard.core.receipt import Report
 from jacquard.pipeline.record.prompt_snapshot import PromptSnapshot
 from jacquard.pipeline.record.stored_turn import report_of
 from jacquard.pipeline.skeleton.history import history_limits, trim_history
-from jacquard.pipeline.skeleton.messages import history_blocks
+from jacquard.pipeline.skeleton.messages import find_speakers, history_blocks
 from jacquard.pipeline.weaving.assemble import PromptMessage, prefix
 from jacquard.pipeline.weaving.degrade import apply_degradations
 from jacquard.pipeline.weaving.prompt import Prompt, complete
@@ -153,7 +153,8 @@ class WhatIf:
         shown = await to_thread.run_sync(trim_history, said, start, limits, count)
         names = _world_of(snapshot.source.variables)
         profile = await to_thread.run_sync(load_profile, report.profile or STORY_ID, self.roots)
-        blocks = history_blocks(shown, names, count, record.session_id, profile)
+        speakers = find_speakers((each.message for each in shown), names, profile, self.config.layers.agent)
+        blocks = history_blocks(shown, names, count, record.session_id, profile, speakers)
         return blocks, shown[0].message.message_id if shown else None
 
 

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
 from time import perf_counter
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import anyio
 
@@ -48,11 +49,13 @@ from mnemosyne import (
     Message,
     ModelUsage,
     ModelUsageStage,
+    ProviderKind,
     Role,
     SessionNotFoundError,
     SourceKind,
     Task,
     ToolCall,
+    ToolProvider,
 )
 from mnemosyne.core.errors import DamagedRecordError, TurnNotFoundError
 from mnemosyne.core.masking.call_logs import open_log
@@ -215,14 +218,21 @@ class ContextAdapter:
                 turn.tools_since[self._mapper.map_tool_call(tool_call).tool_call_id] = perf_counter()
 
     async def on_tool_call_end(
-        self, session_id: str, tool_call: Any, result: ToolOutcome, *, turn_key: str | None = None
+        self,
+        session_id: str,
+        tool_call: Any,
+        result: ToolOutcome,
+        *,
+        turn_key: str | None = None,
+        provider: ToolProvider | None = None,
     ) -> None:
         """Record a tool call with its status, duration and result.
 
+        `provider` offers the tool. If it is None, the provider is the one that the mapper returns, else the framework.
         With the failure policy `closed`, raises ToolResultError if the result is neither text nor JSON.
         """
         if (turn := self._find(session_id, turn_key)) is not None:
-            await self._bridge.run(self._after_tool_call, turn, tool_call, result)
+            await self._bridge.run(self._after_tool_call, turn, tool_call, result, provider)
 
     async def on_chunk(self, session_id: str, text: str, *, turn_key: str | None = None) -> None:
         """Record a chunk of the answer that the model is writing now."""
@@ -231,13 +241,26 @@ class ContextAdapter:
             await self._bridge.run(self._take_chunk, turn, text)
 
     async def on_documents(
-        self, session_id: str, documents: Sequence[FoundDocument], *, query: str = "", turn_key: str | None = None
+        self,
+        session_id: str,
+        documents: Sequence[FoundDocument],
+        *,
+        query: str = "",
+        turn_key: str | None = None,
+        call: ToolCall | None = None,
+        error: BaseException | str | None = None,
     ) -> None:
-        """Store documents that a retriever of the framework found, as evidence of the type `rag_doc`."""
-        if self._is_attached and documents:
+        """Record a search of a retriever of the framework as a tool call, and store the documents that it found as
+        evidence of the type `rag_doc`.
+
+        `call` contains the name, the provider and the duration of the retriever (None: they are not known); its id is
+        completed here. `error` is the error of a search that failed (None: it succeeded).
+        """
+        if self._is_attached:
             turn = self._find(session_id, turn_key)
             turn_id = turn.prompt.turn_id if turn is not None and turn.prompt is not None else ""
-            await self._bridge.run(self._keep_documents, session_id, turn_id, documents, query)
+            made = call or ToolCall(tool_call_id="", tool="retriever")
+            await self._bridge.run(self._keep_documents, session_id, turn_id, documents, query, made, error)
 
     async def on_tasks(self, session_id: str, tasks: Sequence[Task]) -> None:
         """Write or replace tasks of the session's to-do list."""
@@ -325,7 +348,10 @@ class ContextAdapter:
         turn_id = turn_id_of_key(self.framework, session_id, request.turn_key)
         prepared = await self._find_waiting(session_id, turn_id)
         if prepared is None:
-            prepared = await self._engine.prepare_turn(session_id, request.user, turn_id=turn_id)
+            config = self._engine.config if request.agent else None
+            if config is not None:
+                config = replace(config, layers=replace(config.layers, agent=request.agent))
+            prepared = await self._engine.prepare_turn(session_id, request.user, config, turn_id=turn_id)
         await self._note_owner(session_id, request.user_id)
         return prompt_of(prepared, system_in_place=self.options.system_in_place)
 
@@ -336,6 +362,13 @@ class ContextAdapter:
             return turn_from_record(record, 0) if record.status is TurnStatus.PREPARED else None
         except (SessionNotFoundError, TurnNotFoundError, DamagedRecordError):
             return None
+
+    async def _is_missing(self, session_id: str) -> bool:
+        try:
+            await self._engine.branches(session_id)
+        except SessionNotFoundError:
+            return True
+        return False
 
     async def _is_empty(self, session_id: str) -> bool:
         try:
@@ -376,6 +409,7 @@ class ContextAdapter:
                 model_usage_id=f"{turn_id}.{turn.message_id}",
                 model=counted.model or answer.model,
                 provider=counted.provider or answer.provider,
+                task_id=counted.task_id or answer.task_id,
                 stage=ModelUsageStage.TOOL_CALL if answer.tool_calls else ModelUsageStage.ANSWER,
                 latency_ms=counted.latency_ms or round((perf_counter() - turn.called_at) * 1000),
                 extra={**counted.extra, "framework": self.framework, **more},
@@ -383,7 +417,9 @@ class ContextAdapter:
             await self._engine.record_model_usage(turn.session_id, record, turn_id=turn_id)
             self._book.add(usages=1)
 
-    async def _after_tool_call(self, turn: _RunningTurn, tool_call: Any, outcome: ToolOutcome) -> None:
+    async def _after_tool_call(
+        self, turn: _RunningTurn, tool_call: Any, outcome: ToolOutcome, provider: ToolProvider | None
+    ) -> None:
         if turn.prompt is None:
             return
         async with self._step("tool_call", turn):
@@ -394,6 +430,7 @@ class ContextAdapter:
             call = replace(
                 call,
                 tool_call_id=f"{turn_id}.{call_id}",
+                provider=call.provider or provider or self._own_provider(),
                 status=find_status(outcome.error),
                 duration_ms=call.duration_ms if since is None else round((perf_counter() - since) * 1000),
                 called_at=call.called_at or self._engine.parts.clock.now(),
@@ -409,10 +446,38 @@ class ContextAdapter:
                 raise ToolResultError(call.tool, call_id, type(outcome.result).__name__)
 
     async def _keep_documents(
-        self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], query: str
+        self,
+        session_id: str,
+        turn_id: str,
+        documents: Sequence[FoundDocument],
+        query: str,
+        made: ToolCall,
+        error: BaseException | str | None,
     ) -> None:
         async with self._step_of("documents", session_id, turn_id):
-            await self._ingest(session_id, turn_id, documents, query=query)
+            if await self._is_missing(session_id):
+                await self._engine.adopt_messages(session_id, ())
+            ids = await self._ingest(session_id, turn_id, documents, query=query)
+            call_id = made.tool_call_id or f"retrieval-{uuid4().hex}"
+            call = replace(
+                made,
+                tool_call_id=f"{turn_id}.{call_id}" if turn_id else call_id,
+                provider=made.provider or self._own_provider(),
+                args_digest=made.args_digest or ({"query": query} if query else {}),
+                status=find_status(error),
+                called_at=made.called_at or self._engine.parts.clock.now(),
+                extra={
+                    **made.extra,
+                    "framework": self.framework,
+                    "documents": len(documents),
+                    **({"turn_id": turn_id} if turn_id else {}),
+                },
+            )
+            await self._engine.record_tool_call(session_id, call, ids, result=str(error) if error else None)
+            self._book.add(tool_calls=1)
+
+    def _own_provider(self) -> ToolProvider:
+        return ToolProvider(kind=ProviderKind.BUILTIN, name=self.framework)
 
     async def _ingest(
         self, session_id: str, turn_id: str, documents: Sequence[FoundDocument], *, query: str

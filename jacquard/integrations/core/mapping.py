@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jacquard.integrations.core.values import FoundDocument
-from mnemosyne import ToolCallStatus
+from mnemosyne import ProviderKind, ToolCallStatus, ToolProvider
 
 _STATUS: tuple[tuple[tuple[type[BaseException], ...], ToolCallStatus], ...] = (
     ((TimeoutError, asyncio.TimeoutError), ToolCallStatus.TIMEOUT),
     ((PermissionError,), ToolCallStatus.FORBIDDEN),
     ((FileNotFoundError,), ToolCallStatus.NOT_FOUND),
 )
+_NAMELESS_MODULES = frozenset({"", "__main__", "builtins", "functools"})
 _TEXT_KEYS = ("text", "page_content", "content")
 
 
@@ -82,6 +85,29 @@ def _to_plain(value: Any) -> Any:
         return json.loads(json.dumps(value, ensure_ascii=False))
     except (TypeError, ValueError):
         return f"[{type(value).__name__}]"
+
+
+def find_provider(*sources: Any, name: str = "", uri: str = "") -> ToolProvider | None:
+    """Return the provider of a tool: `name` (a server or a group of tools) if it is given, else the first module that
+    defines one of `sources`. Return None if neither names a provider.
+
+    `sources` are the function of the tool and the tool itself; None is skipped, and a partial function is the function
+    inside it. The kind is `mcp` if a source is defined by a module for MCP, else `builtin`. The main module of a program
+    names no provider.
+    """
+    modules = [module for source in sources if (module := _module_of(source)) not in _NAMELESS_MODULES]
+    is_mcp = any("mcp" in re.split(r"[._]", module) for module in modules)
+    named = name or next(iter(modules), "")
+    if not named:
+        return None
+    return ToolProvider(kind=ProviderKind.MCP if is_mcp else ProviderKind.BUILTIN, name=named, uri=uri)
+
+
+def _module_of(source: Any) -> str:
+    while isinstance(source, partial):
+        source = source.func
+    module = None if source is None else getattr(source, "__module__", None)
+    return module if isinstance(module, str) else ""
 
 
 def find_status(error: BaseException | str | None) -> ToolCallStatus:

@@ -51,7 +51,7 @@ class AgentFrameworkAdapter(Protocol):
     1. Every model call for a user message gets the same prompt, and the session gets one turn for it. 2. The
     framework's own messages after the user's (tool calls and their results) follow our prompt unchanged. 3. The
     framework stores the same conversation as without the adapter. 4. Each tool call is recorded once, with id,
-    arguments, status, result and duration. Each usage is recorded once. 5. Runs in two sessions at once do not see each
+    provider, arguments, status, result and duration. Each usage is recorded once. 5. Runs in two sessions at once do not see each
     other. 6. If the engine fails, `open` lets the agent continue and the report states it; `closed` raises the error.
     7. After `detach` the framework calls the model as it did before.
     """

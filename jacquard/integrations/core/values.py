@@ -92,18 +92,21 @@ class ModelRequest:
     """
     user_id: str | None = None
     """Id of the user of the run (None: unknown)."""
+    agent: str = ""
+    """Name of the agent that calls the model ('': no name). Its own messages are shown without this name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelAnswer:
     """Answer of a model. `tool_calls` is the number of tools that the answer calls. If it is 0, the answer is for the
-    user.
+    user. `task_id` is the task for which the model was called (None: no task).
     """
 
     text: str = ""
     tool_calls: int = 0
     model: str = ""
     provider: str = ""
+    task_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,6 +180,7 @@ class AdapterReport:
     ungoverned_calls: int = 0
     """Model calls without our prompt."""
     tool_calls: int = 0
+    """Recorded calls of tools and of retrievers."""
     usages: int = 0
     chunks: int = 0
     documents: int = 0

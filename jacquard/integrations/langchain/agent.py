@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from time import perf_counter
 from typing import Any
 from uuid import UUID
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import document_from, is_text_part, read_arguments, read_text
+from jacquard.integrations.core.mapping import document_from, find_provider, is_text_part, read_arguments, read_text
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.recall import SessionRecall
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
@@ -188,14 +189,15 @@ class ContextMiddleware(AgentMiddleware):
         if not self.adapter.is_attached:
             return await handler(request)
         session_id, call = self.session_of(request.runtime), request.tool_call
+        provider = _provider_of(request.tool)
         await self.adapter.on_user_message(session_id, self._read_state(request).request)
         await self.adapter.on_tool_call_start(session_id, call)
         try:
             result = await handler(request)
         except Exception as error:
-            await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(error=error))
+            await self.adapter.on_tool_call_end(session_id, call, ToolOutcome(error=error), provider=provider)
             raise
-        await self.adapter.on_tool_call_end(session_id, call, _read_outcome(result, call["id"]))
+        await self.adapter.on_tool_call_end(session_id, call, _read_outcome(result, call["id"]), provider=provider)
         return result
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
@@ -203,14 +205,15 @@ class ContextMiddleware(AgentMiddleware):
         if not self.adapter.is_attached:
             return handler(request)
         session_id, call, block = self.session_of(request.runtime), request.tool_call, self.adapter.run_blocking
+        provider = _provider_of(request.tool)
         block(self.adapter.on_user_message, session_id, self._read_state(request).request)
         block(self.adapter.on_tool_call_start, session_id, call)
         try:
             result = handler(request)
         except Exception as error:
-            block(self.adapter.on_tool_call_end, session_id, call, ToolOutcome(error=error))
+            block(self.adapter.on_tool_call_end, session_id, call, ToolOutcome(error=error), provider=provider)
             raise
-        block(self.adapter.on_tool_call_end, session_id, call, _read_outcome(result, call["id"]))
+        block(self.adapter.on_tool_call_end, session_id, call, _read_outcome(result, call["id"]), provider=provider)
         return result
 
     async def aafter_agent(self, state: Any, runtime: Any) -> None:
@@ -350,32 +353,44 @@ class _Chunks(BaseCallbackHandler):
 
 
 class DocumentRecorder(AsyncCallbackHandler):
-    """Callback handler that stores every document that a retriever returns. The document is stored as evidence of the type
-    `rag_doc` in the session `session_id`, or in the session of the run's thread.
+    """Callback handler that records every search of a retriever as a tool call, and stores the documents that it found.
+    A document is stored as evidence of the type `rag_doc` in the session `session_id`, or in the session of the run's
+    thread.
     """
 
     def __init__(self, middleware: ContextMiddleware, session_id: str | None = None) -> None:
         self._middleware, self._session_id = middleware, session_id
-        self._asked: dict[UUID, tuple[str, str]] = {}
+        self._asked: dict[UUID, tuple[str, str, str, float]] = {}
 
     async def on_retriever_start(
-        self, serialized: Any, query: str, *, run_id: UUID, metadata: dict[str, Any] | None = None, **_: Any
+        self,
+        serialized: Any,
+        query: str,
+        *,
+        run_id: UUID,
+        metadata: dict[str, Any] | None = None,
+        name: str | None = None,
+        **_: Any,
     ) -> None:
-        """Note the query of a search and its session."""
+        """Note the query of a search, its session and the name of the retriever."""
         session_id = self._session_id or str((metadata or {}).get("thread_id") or "")
         if session_id:
-            self._asked[run_id] = (session_id, query)
+            self._asked[run_id] = (session_id, query, name or "retriever", perf_counter())
 
     async def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **_: Any) -> None:
-        """Store the documents that a search found."""
-        session_id, query = self._asked.pop(run_id, ("", ""))
-        if session_id:
-            found = [document_from(each.page_content, each.metadata, name="retriever") for each in documents]
-            await self._middleware.adapter.on_documents(session_id, found, query=query)
+        """Record a search, and store the documents that it found."""
+        found = [document_from(each.page_content, each.metadata, name="retriever") for each in documents]
+        await self._record(run_id, found)
 
     async def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget a search that failed."""
-        self._asked.pop(run_id, None)
+        """Record a search that failed."""
+        await self._record(run_id, [], error)
+
+    async def _record(self, run_id: UUID, found: Sequence[Any], error: BaseException | None = None) -> None:
+        session_id, query, name, since = self._asked.pop(run_id, ("", "", "", 0.0))
+        if session_id:
+            call = ToolCall(tool_call_id=str(run_id), tool=name, duration_ms=round((perf_counter() - since) * 1000))
+            await self._middleware.adapter.on_documents(session_id, found, query=query, call=call, error=error)
 
 
 class ContextRetriever(BaseRetriever):
@@ -445,6 +460,11 @@ def read_answer(response: Any) -> tuple[ModelAnswer, Any]:
         provider=str(about.get("model_provider") or ""),
     )
     return answer, said.usage_metadata
+
+
+def _provider_of(tool: Any) -> Any:
+    """Return the provider of a tool: the module of its function, else of its class (None: the tool is not registered)."""
+    return find_provider(getattr(tool, "func", None), getattr(tool, "coroutine", None), tool)
 
 
 def _read_outcome(result: Any, call_id: str | None) -> ToolOutcome:

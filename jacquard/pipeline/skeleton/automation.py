@@ -188,7 +188,9 @@ class AutomationStream:
         told = _drop_old_asides(held) if profile.messages is MessageForm.ESCAPED else held
         left_out = _describe_asides(held, told) if len(told) < len(held) else ()
         held = told
-        speakers = find_speakers((*(each.message for each in held), turn.message), turn.world, profile)
+        speakers = find_speakers(
+            (*(each.message for each in held), turn.message), turn.world, profile, turn.config.layers.agent
+        )
         return Skeleton(
             blocks=made.blocks,
             history=history_blocks(held, turn.world, self._count, turn.session_id, profile, speakers),

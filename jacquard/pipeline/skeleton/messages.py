@@ -59,17 +59,18 @@ class Speakers:
         return name if self.shown and name.casefold() not in self.known else ""
 
 
-def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY) -> Speakers:
+def find_speakers(messages: Iterable[Message], world: WorldPack, profile: Profile = STORY, agent: str = "") -> Speakers:
     """Return the rule for speakers' names in a prompt that shows these messages.
 
     A profile may show names only if several people speak. Then at least two different names must occur, even if their
-    messages have the same role.
+    messages have the same role. `agent` is the name of the agent that answers ('': no name). It counts as one who
+    speaks, and its own messages are shown without its name.
     """
-    known = default_parties(world)
+    known, own = default_parties(world), {" ".join(agent.split()).casefold()}
     if profile.speakers is SpeakerNames.NAMED:
-        return Speakers(known=known)
+        return Speakers(known=known | own)
     names = {_name_of(message.author).casefold() for message in messages if message.role is not Role.TOOL}
-    return Speakers(known=known, shown=len(names - known) > 1)
+    return Speakers(known=known | own, shown=len((names | own) - known) > 1)
 
 
 def history_blocks(

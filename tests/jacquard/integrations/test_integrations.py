@@ -6,7 +6,9 @@ import importlib
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import anyio
 import pytest
@@ -28,7 +30,14 @@ from jacquard.integrations import (
 )
 from jacquard.integrations.core.adapter import CHUNKS_A_WRITE, MOST_TURNS
 from jacquard.integrations.core.bridge import EngineBridge
-from jacquard.integrations.core.mapping import find_status, read_arguments, read_documents, read_text, write_result
+from jacquard.integrations.core.mapping import (
+    find_provider,
+    find_status,
+    read_arguments,
+    read_documents,
+    read_text,
+    write_result,
+)
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.sync import create_context_engine as create_sync_engine
 from mnemosyne import (
@@ -37,11 +46,14 @@ from mnemosyne import (
     EvidenceType,
     MemoryStore,
     Message,
+    ProviderKind,
     Role,
     SessionNotFoundError,
     Task,
     TaskStatus,
+    ToolCall,
     ToolCallStatus,
+    ToolProvider,
 )
 
 pytestmark = pytest.mark.anyio
@@ -223,6 +235,89 @@ async def test_documents_of_a_retriever_are_evidence(engine):
     (evidence,) = await engine.parts.store.list_evidences("s")
     assert (evidence.type, evidence.source.uri, evidence.metadata["page"]) == (EvidenceType.RAG_DOC, "file:mill.md", 3)
     assert (evidence.metadata["framework"], evidence.metadata["query"]) == ("toy", "mill")
+
+
+async def test_a_search_of_a_retriever_is_a_tool_call(engine):
+    """The call has the name of the retriever, its provider, query, time and number of documents; its evidence names it."""
+    adapter = adapter_on(engine)
+    prompt = await adapter.on_before_model_call("s", ModelRequest(turn_key="m1", user=said("Hello.")))
+    made = ToolCall(tool_call_id="r1", tool="Shelf", provider=ToolProvider(name="books"), duration_ms=7)
+    await adapter.on_documents("s", [FoundDocument(text="The mill is old.")], query="mill", call=made)
+    await adapter.on_documents("s", [], query="windmill")
+    await adapter.on_documents(
+        "s", [], query="watermill", call=replace(made, tool_call_id="r2"), error=TimeoutError("no answer")
+    )
+    document = await engine.parts.store.get_session("s")
+    first, nothing, failed = document.session.tool_state.tool_calls
+    (found,) = [each for each in document.evidences.values() if each.type is EvidenceType.RAG_DOC]
+    assert (first.tool, first.provider.name, first.duration_ms) == ("Shelf", "books", 7)
+    assert (dict(first.args_digest), first.extra["documents"]) == ({"query": "mill"}, 1)
+    assert (first.tool_call_id, first.extra["turn_id"]) == (f"{prompt.turn_id}.r1", prompt.turn_id)
+    assert first.called_at is not None
+    assert (first.result_evidence_ids, found.links.tool_call_id) == ((found.evidence_id,), first.tool_call_id)
+    assert (nothing.tool, nothing.provider.name, nothing.extra["documents"]) == ("retriever", "toy", 0)
+    assert (failed.status, document.evidences[failed.result_evidence_ids[0]].content) == (
+        ToolCallStatus.TIMEOUT,
+        "no answer",
+    )
+    assert (adapter.report.tool_calls, adapter.report.documents, adapter.report.problems) == (3, 1, ())
+
+
+async def test_a_search_before_the_first_turn_of_a_session_is_recorded(engine):
+    adapter = adapter_on(engine, failure=FailurePolicy.CLOSED)
+    await adapter.on_documents("s", [FoundDocument(text="The mill is old.")], query="mill")
+    await adapter.on_before_model_call("s", ModelRequest(turn_key="m1", user=said("Hello.")))
+    (call,) = (await engine.parts.store.get_session("s")).session.tool_state.tool_calls
+    assert (call.tool, len(call.result_evidence_ids)) == ("retriever", 1)
+
+
+async def test_the_usage_of_a_model_call_names_its_task(engine):
+    adapter = adapter_on(engine)
+    await adapter.on_before_model_call("s", ModelRequest(turn_key="m1", user=said("Hello.")))
+    await adapter.on_after_model_call("s", ModelAnswer(task_id="t1"), {"prompt_tokens": 5, "completion_tokens": 2})
+    (usage,) = (await engine.parts.store.get_session("s")).session.model_usage
+    assert (usage.task_id, usage.prompt_tokens) == ("t1", 5)
+
+
+async def test_an_agent_sees_its_own_lines_without_its_name(engine):
+    """Lines of other agents have their names, and so has every line for an agent without a name."""
+    adapter = adapter_on(engine)
+
+    async def ask(key, agent):
+        user = Message(role=Role.USER, content=f"Question {key}.", author=Author(kind=AuthorKind.AGENT, id="bob"))
+        prompt = await adapter.on_before_model_call("s", ModelRequest(turn_key=key, user=user, agent=agent))
+        reply = Message(role=Role.ASSISTANT, content=f"Answer {key}.", author=Author(kind=AuthorKind.AGENT, id="Alice"))
+        await adapter.on_turn_end("s", reply, turn_key=key)
+        return [each.content for each in prompt.messages]
+
+    assert await ask("1", "Alice") == ["bob: Question 1."]
+    assert await ask("2", "Alice") == ["bob: Question 1.", "Answer 1.", "bob: Question 2."]
+    seen = await ask("3", "")
+    assert (seen[1], seen[3]) == ("Alice: Answer 1.", "Alice: Answer 2.")
+    assert (await ask("4", "carol"))[1] == "Alice: Answer 1."
+
+
+def test_the_provider_of_a_tool_is_named_by_its_server_else_by_its_module():
+    def nameless():
+        return ""
+
+    nameless.__module__ = "__main__"
+    client = SimpleNamespace(__module__="bridge.mcp_tool")
+    assert find_provider(None, partial(find_status)).name == "jacquard.integrations.core.mapping"
+    assert find_provider(nameless, find_status).kind is ProviderKind.BUILTIN
+    assert find_provider(client) == ToolProvider(kind=ProviderKind.MCP, name="bridge.mcp_tool")
+    assert find_provider(client, name="weather") == ToolProvider(kind=ProviderKind.MCP, name="weather")
+    assert find_provider(nameless, None) is None
+
+
+async def test_a_tool_of_a_nameless_provider_has_the_framework_as_its_provider(engine):
+    adapter = adapter_on(engine)
+    await adapter.on_before_model_call("s", ModelRequest(turn_key="m1", user=said("Hello.")))
+    await adapter.on_tool_call_end("s", call_of(), ToolOutcome(result="a"))
+    given = ToolProvider(kind=ProviderKind.MCP, name="weather")
+    await adapter.on_tool_call_end("s", call_of("c2"), ToolOutcome(result="b"), provider=given)
+    calls = (await engine.parts.store.get_session("s")).session.tool_state.tool_calls
+    assert [call.provider for call in calls] == [ToolProvider(kind=ProviderKind.BUILTIN, name="toy"), given]
 
 
 async def test_tasks_are_written(engine):
