@@ -16,7 +16,7 @@ from jacquard.core.errors import ConfigError
 from jacquard.core.plan import PlanContext, Triage, WorldInfoState
 from jacquard.core.receipt import LeftOut
 from jacquard.memory.story_facts import load_state_facts
-from jacquard.memory.summarize.roller import SummaryRoller
+from jacquard.memory.summarize.roller import SummaryRoller, describe_missing_summary
 from jacquard.memory.system_messages import SystemMessages
 from jacquard.memory.user_facts import UserFacts, find_user
 from jacquard.memory.verbs.proposals import load_waiting
@@ -51,7 +51,13 @@ from jacquard.pipeline.record.events import emit_loaded, emit_planned
 from jacquard.pipeline.record.prepared_turn import request_fingerprint, turn_id_of
 from jacquard.pipeline.record.stored_turn import viewer_of
 from jacquard.pipeline.refusals import find_last_report
-from jacquard.pipeline.skeleton.history import WindowLimits, count_loaded_messages, find_other_tokens, history_limits
+from jacquard.pipeline.skeleton.history import (
+    WindowLimits,
+    count_loaded_messages,
+    find_other_tokens,
+    history_limits,
+    widest_limits,
+)
 from jacquard.pipeline.turn import SessionFacts, ShownHistory, Turn, TurnLore
 from jacquard.pipeline.worlds import WorldSource, translate_bare_world
 from jacquard.templating.files import TemplateRoot, template_roots
@@ -267,19 +273,18 @@ class TurnLoader:
         unanswered.
         """
         config, window, waiting = turn.config, turn.window, _find_waiting(turn)
-        other_tokens, whole = find_other_tokens(window), config.budget.prompt_tokens()
-        limits = history_limits(config, other_tokens)
-        most_tokens = whole // 2 if other_tokens is None else max(whole // 2, whole - other_tokens)
+        other_tokens = find_other_tokens(window)
+        limits, widest = history_limits(config, other_tokens), widest_limits(config, other_tokens)
         if waiting is not None:
             window = keep_known(with_unanswered(window), config.viewer)
-        window, history, codes = await self._roller.prepare_summary(window, config, limits, most_tokens)
+        window, history, codes = await self._roller.prepare_summary(window, config, limits, widest)
         if isinstance(history, WindowLimits):
             window = await self._parts.store.window(
-                turn.session_id, message_limit=count_loaded_messages(config), branch_id=window.head.branch_id
+                turn.session_id, message_limit=history.loaded_messages, branch_id=window.head.branch_id
             )
             window = show_window(window, config.viewer, is_followed=waiting is not None)
             window, history, own = await self._roller.show(window, config, history)
-            codes = (*own, *codes)
+            codes = (*own, *[describe_missing_summary(code, history) for code in codes])
         log.degradations += codes
         if waiting is not None:
             # The turn follows the waiting one and is committed with it; a summary belongs to a committed turn.

@@ -26,8 +26,10 @@ from jacquard import (
     RuntimeConfig,
     SummarizerError,
     SummaryConfig,
+    SummaryText,
 )
 from jacquard.adapters.observe.spans import NoTracing
+from jacquard.core.sentences import translate
 from mnemosyne import (
     CalibratedEstimator,
     ContextEngineError,
@@ -254,8 +256,11 @@ async def test_renderer_a_text_is_long():
 
 class BrokenSummarizer:
     name = "broken"
+    is_mended = False
 
     async def summarize(self, request):
+        if self.is_mended:
+            return SummaryText(content="All of it.")
         raise SummarizerError("the model is down")
 
 
@@ -274,6 +279,78 @@ async def test_summarizer_fails():
     assert "summarize_failed" in codes(turn)
     assert "summarize_failed" in told.reasons()
     assert all(f"question {number}" in turn.text for number in range(4))
+
+
+def question(number):
+    return f"question {number} " + "about the long road to the old tower " * 6
+
+
+async def talk(engine, number):
+    """Play a turn without a summary; return it, and the numbers of the questions that its prompt shows."""
+    turn = await engine.prepare_turn("s", question(number))
+    await engine.commit_assistant_message("s", f"answer {number} " + "the tower is far away " * 8)
+    return turn, [each for each in range(number + 1) if question(each).strip() in turn.text]
+
+
+async def test_without_a_summary_all_messages_that_fit_the_budget_are_shown():
+    config = RuntimeConfig(
+        summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2),
+        history=HistoryConfig(max_messages=6),
+    )
+    async with small_engine(config=config, summarizer=BrokenSummarizer()) as (engine, _, _):
+        for number in range(20):
+            turn, shown = await talk(engine, number)
+    assert shown == list(range(20))
+    (told,) = [each.detail for each in turn.report.degradations if each.code == "summarize_failed"]
+    assert told.endswith("Instead, turns 1 to 19 are shown in full.")
+
+
+async def test_without_a_summary_the_budget_is_filled_and_the_start_of_the_prompt_rarely_changes():
+    config = RuntimeConfig(
+        budget=BudgetConfig(max_input_tokens=3000, reserved_reply_tokens=500),
+        summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2),
+        history=HistoryConfig(max_messages=6),
+        curation=CurationConfig(enabled=False),
+    )
+    starts = []
+    async with small_engine(config=config, summarizer=BrokenSummarizer(), world=None) as (engine, _, _):
+        for number in range(40):
+            turn, shown = await talk(engine, number)
+            starts.append(shown[0])
+            assert shown == list(range(shown[0], number + 1))
+            budget = turn.report.budget
+            assert budget.used_tokens <= budget.limit_tokens
+            if shown[0]:
+                assert budget.used_tokens > 0.7 * budget.limit_tokens
+                (gone,) = [each for each in turn.report.left_out if each.code == "unshown"]
+                assert (gone.first, gone.last) == ("1", str(shown[0]))
+    assert starts == sorted(starts)
+    assert 2 <= len(set(starts)) <= 6
+
+
+async def test_after_a_failure_the_next_summary_serves_again():
+    summarizer = BrokenSummarizer()
+    config = RuntimeConfig(
+        summary=SummaryConfig(trigger_message_count=4, preserve_recent_messages=2, timeout_ms=60_000),
+        history=HistoryConfig(max_messages=6),
+        curation=CurationConfig(enabled=False),
+    )
+    async with small_engine(config=config, summarizer=summarizer) as (engine, _, _):
+        for number in range(12):
+            _, shown = await talk(engine, number)
+        assert shown[0] == 0
+        summarizer.is_mended = True
+        for number in range(12, 15):
+            turn, shown = await talk(engine, number)
+            assert await engine.settle(60)
+    assert "summarize_failed" not in codes(turn)
+    assert turn.package.working_summary == "All of it."
+    assert 2 <= len(shown) <= 4
+
+
+def test_the_turns_shown_without_a_summary_are_told_in_chinese():
+    told = "The summary was not ready in time. Instead, turns 3 to 9 are shown in full."
+    assert translate(told, "zh") == "摘要没有按时完成。第 3 到 9 回合改为全文显示。"
 
 
 class ContestedStore(Through):

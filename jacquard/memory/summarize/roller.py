@@ -2,7 +2,7 @@
 
 A summary is due when messages are neither in the summary nor in the history of the prompt. One job at a time makes the
 summary of a branch. A turn waits for this job at most `summary.timeout_ms`. If the job takes longer, the following
-turns use its result. Meanwhile the history shows more messages than usual, and the receipt states this.
+turns use its result. Meanwhile the history shows all older messages that fit the budget, and the receipt states this.
 
 A summary belongs to the turn that was the newest of its branch when the summary was made. Therefore a branch that is
 forked before this turn does not have this summary, but has the summary of an earlier turn, if there is one. The
@@ -30,7 +30,6 @@ from jacquard.memory.summarize.span import (
     Coverage,
     coverage_of_summary,
     describe_unshown,
-    extend_history_limits,
     find_due_depth,
     history_of,
     read_own_coverage,
@@ -109,14 +108,15 @@ class SummaryRoller:
             await (self._searches[0] if self._searches else next(iter(self._jobs.values())).ended).wait()
 
     async def prepare_summary(
-        self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, most_tokens: int
+        self, window: SessionWindow, config: RuntimeConfig, limits: WindowLimits, widest: WindowLimits
     ) -> Shown | tuple[SessionWindow, WindowLimits, tuple[str, ...]]:
         """Make a summary if messages are neither in the present summary nor in the history. Return (window, history,
         codes): the window with its summary, the history to show, and degradation codes.
 
-        `limits` are the limits of the history. `most_tokens` is the maximum of its tokens while a summary is missing.
-        If a model made the summary, or if making it failed, the second item is not the history but its limits. The
-        caller, who holds the lock of the session, must then read the window again and call `show` with these limits.
+        `limits` are the limits of the history, and `widest` those of a turn whose summary is late or failed. If a model
+        made the summary, or if there is none in time, the second item is not the history but its limits. The caller,
+        who holds the lock of the session, must then read the window again with as many messages as these limits need,
+        and call `show` with them.
         """
         if not config.summary.enabled or not _is_readable(window, config.viewer):
             return await self.show(window, config, limits)
@@ -132,11 +132,7 @@ class SummaryRoller:
             return await self.show(replace(window, summary=result.path_summary or window.summary), config, limits)
         failure = self._failures.get(window.head.session_id) if result is None else result.failure
         code = DegradationCode.SUMMARIZE_LATE if failure is None else f"{DegradationCode.SUMMARIZE_FAILED}: {failure}"
-        longer = extend_history_limits(limits, most_tokens)
-        if result is not None:
-            return window, longer, (code,)
-        history = await self._load_history(window, coverage, longer)
-        return window, _describe_history(window, coverage, history), (*_find_codes(window), code)
+        return window, widest, (code,)
 
     async def _make(
         self, window: SessionWindow, coverage: Coverage, upto: int, config: RuntimeConfig
@@ -336,6 +332,17 @@ class SummaryRoller:
             calls=len(made.usages),
             summarizer=self._batches.name,
         )
+
+
+def describe_missing_summary(code: str, shown: ShownHistory) -> str:
+    """Return the degradation `code` of a missing summary with a sentence on the turns that the history shows instead."""
+    name, _, reason = code.partition(": ")
+    if not shown.messages:
+        return code
+    reason = reason or "The summary was not ready in time."
+    end = "" if reason.endswith((".", "!", "?")) else "."
+    first, last = shown.messages[0].depth, shown.messages[-1].depth
+    return f"{name}: {reason}{end} Instead, turns {first} to {last} are shown in full."
 
 
 def _is_readable(window: SessionWindow, viewer: str | None) -> bool:

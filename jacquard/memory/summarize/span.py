@@ -39,9 +39,6 @@ summary.
 MOST_TOKENS = 2000
 """Maximum tokens of a summary if the settings do not state a maximum."""
 
-STRETCH = 1.5
-"""Factor by which the history may exceed its limits while older messages are not summarized yet."""
-
 Count = Callable[[str], int]
 
 
@@ -152,17 +149,6 @@ def limit_summary(config: RuntimeConfig) -> int:
     """
     limit = config.summary.max_summary_tokens
     return limit if limit is not None else max(1, min(MOST_TOKENS, config.budget.prompt_tokens() // 8))
-
-
-def extend_history_limits(limits: WindowLimits, most_tokens: int) -> WindowLimits:
-    """Return wider limits of the history, for a turn whose summary is late or failed. The limit of tokens grows to at
-    most `most_tokens`, and is never below that of `limits`.
-    """
-    return WindowLimits(
-        max_messages=int(limits.max_messages * STRETCH),
-        max_tokens=max(limits.max_tokens, min(int(limits.max_tokens * STRETCH), most_tokens)),
-        low_water=limits.low_water,
-    )
 
 
 def find_due_depth(

@@ -42,6 +42,8 @@ OVERVIEW_FACTOR = 4
 """Factor for the number of memories, and for their tokens, in a turn that asks for an overview."""
 
 _FALL = 0.9
+_WIDEST_LOW_WATER = 0.8
+"""Least share of the widest limits that remains when the window is cut, because no summary covers what the cut removes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +56,11 @@ class WindowLimits:
     max_tokens: int
     low_water: float
 
+    @property
+    def loaded_messages(self) -> int:
+        """Number of the newest messages of a session from which the window is chosen."""
+        return self.max_messages + _SPARE_MESSAGES
+
 
 def count_loaded_messages(config: RuntimeConfig) -> int:
     """Return how many of the newest messages of a session a turn loads."""
@@ -61,8 +68,11 @@ def count_loaded_messages(config: RuntimeConfig) -> int:
 
 
 def _limit_messages(config: RuntimeConfig) -> int:
-    if config.history.max_messages is not None:
-        return config.history.max_messages
+    limit = config.history.max_messages
+    return _count_fitting_messages(config) if limit is None else limit
+
+
+def _count_fitting_messages(config: RuntimeConfig) -> int:
     return min(_MOST_MESSAGES, max(_SPARE_MESSAGES, config.budget.prompt_tokens() // _LEAST_TOKENS))
 
 
@@ -84,6 +94,21 @@ def history_limits(config: RuntimeConfig, other_tokens: int | None = None) -> Wi
         max_messages=_limit_messages(config),
         max_tokens=room if limit is None else min(limit, room),
         low_water=config.history.low_water,
+    )
+
+
+def widest_limits(config: RuntimeConfig, other_tokens: int | None = None) -> WindowLimits:
+    """Return the limits of the history window for a turn whose older messages no summary covers.
+
+    The window may then take all tokens that the other blocks leave, memories included, whatever the settings of the
+    history say. `other_tokens` is described at `history_limits`.
+    """
+    usual, whole = history_limits(config, other_tokens), config.budget.prompt_tokens()
+    room = whole // 2 if other_tokens is None else _find_room(config, other_tokens)
+    return WindowLimits(
+        max_messages=max(usual.max_messages, _count_fitting_messages(config)),
+        max_tokens=max(usual.max_tokens, room),
+        low_water=max(usual.low_water, _WIDEST_LOW_WATER),
     )
 
 
