@@ -20,6 +20,7 @@ from benchmarks import prefix as prefix_bench
 from benchmarks import recall as recall_bench
 from benchmarks import rivals as rivals_bench
 from benchmarks import skeleton as skeleton_bench
+from benchmarks import token_counts as token_counts_bench
 from benchmarks import turn_length as turn_length_bench
 from benchmarks.costs import costs as costs_bench
 from benchmarks.deadline import deadline as deadline_bench
@@ -85,6 +86,7 @@ def bench(
             ("snapshots", snapshots_bench),
             ("costs", costs_bench),
             ("install", installation_bench),
+            ("tokens", token_counts_bench),
         ):
             first = (module.__doc__ or "").strip().splitlines()[0]
             _out.print(Text(f"{name:12} {first}"))
@@ -357,6 +359,12 @@ def install(
     """Install each set of extras into a fresh environment and print its packages and megabytes."""
     run = partial(installation_bench.run, [each for each in parts.split(";") if each], python, constraints)
     _measure(run, installation_bench.show, json_file)
+
+
+@app.command("tokens")
+def tokens(json_file: JsonOption = None) -> None:
+    """Count the lore of the example world in English and Chinese, and print our estimate divided by each exact count."""
+    _measure(token_counts_bench.run, token_counts_bench.show, json_file)
 
 
 @app.command("service")

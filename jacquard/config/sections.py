@@ -128,7 +128,8 @@ class RuntimeConfig:
         "estimate",
         Credential.ARGUMENT,
         doc="Token counter: `estimate` (by rules, without a tokenizer), `tiktoken:NAME` (exact, by an encoding or a model of "
-        "OpenAI; without a name, of `model_hint`), `tokenizer:FILE` (exact, by a `tokenizer.json`), or the name of a plugin.",
+        "OpenAI; without a name, of `model_hint`), `tokenizer:NAME` (exact, by a model of Qwen or DeepSeek, or a file "
+        "`tokenizer.json`; without a name, of `model_hint`), or the name of a plugin.",
     )
     tags: Mapping[str, str] = plain_field(
         default_factory=lambda: EMPTY, doc="Labels of every event and span; they do not change the prompt.", call=ANY

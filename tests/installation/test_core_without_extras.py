@@ -234,6 +234,8 @@ NEEDS = [
     ((*WEAVE, "--model", "openai/small", "--api-base", "http://127.0.0.1:9/v1"), "models"),
     ((*WEAVE, "--token-estimator", "tiktoken:o200k_base"), "tokens"),
     ((*WEAVE, "--token-estimator", "tokenizer:tokenizer.json"), "tokens"),
+    ((*WEAVE, "--token-estimator", "tokenizer:qwen-max"), "vocabularies"),
+    ((*WEAVE, "--token-estimator", "tokenizer:deepseek/deepseek-chat"), "vocabularies"),
     ((*WEAVE, "--store", "postgresql://u@127.0.0.1:9/d"), "postgres"),
     ((*WEAVE, "--config", "detector.yaml"), "pii"),
     ((*WEAVE, "--config", "tracing.yaml"), "otel"),

