@@ -6,11 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import anyio
 import pytest
 from typer.testing import CliRunner
 
+from jacquard import RuntimeConfig, open_runtime
 from jacquard.cli.app import app
 from jacquard.core.sentences import find_language
+from mnemosyne import IngestOptions, ToolCall
 
 WORLD = Path(__file__).parents[1] / "examples" / "whispering_forest" / "zh"
 ENGLISH = re.compile(r"[A-Za-z][A-Za-z'’]*(?: [A-Za-z][A-Za-z'’]*){2,}")
@@ -41,6 +44,26 @@ def test_a_receipt_is_printed_in_chinese(store):
     assert "启发式规则从" in text
     assert "降级：no_embedder：没有配置嵌入模型" in text
     assert [line for line in text.splitlines() if _find_english(line)] == []
+
+
+def test_explain_says_what_was_left_out_when_evidence_was_stored_in_both_languages(tmp_path):
+    store = str(tmp_path / "store")
+
+    async def play() -> None:
+        async with open_runtime(store, embedder="none", config=RuntimeConfig(profile="assistant")) as runtime:
+            engine, call = runtime.engine, ToolCall(tool_call_id="c1", tool="map")
+            await engine.prepare_turn("s", "How far is the mill?")
+            options = IngestOptions(redact=False)
+            await engine.record_tool_call("s", call, result="The mill is two hours away.", options=options)
+            await engine.prepare_turn("s", "And from here?")
+
+    anyio.run(play)
+    place = ("play", "explain", "--session", "s", "--store", store, "--lang")
+    said = re.search(r"done without: redaction_off: When evidence \S+ was stored: A text was kept", _run(*place, "en"))
+    assert said is not None
+    assert re.search(
+        r"降级：redaction_off：存储证据 \S+ 时：按调用方要求，一段文字未经脱敏就保存。", _run(*place, "zh")
+    )
 
 
 def test_reasons_why_an_entry_is_not_there_and_origins_are_in_chinese(store):
