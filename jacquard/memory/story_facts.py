@@ -16,6 +16,7 @@ from jacquard.memory.path_entries import load_path_entries
 from mnemosyne.chains.lore import may_know
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.chains.story_facts import (
+    end_former_facts,
     facts_of_memories,
     facts_of_state,
     find_endings,
@@ -24,7 +25,14 @@ from mnemosyne.chains.story_facts import (
 )
 from mnemosyne.core.off_loop import calculate, size_of
 from mnemosyne.protocols import Store, combined_reads
-from mnemosyne.schema.memory import TAKES_FROM_RECALL, Chain, StoryFact, session_scope
+from mnemosyne.schema.memory import (
+    FACT_ENDED,
+    SUPERSEDED_BY,
+    TAKES_FROM_RECALL,
+    Chain,
+    StoryFact,
+    session_scope,
+)
 from mnemosyne.schema.session import SessionHead
 
 TURNS_READ = 500
@@ -108,6 +116,26 @@ async def load_story_facts(
     if as_of_turn is not None:
         facts = [fact for fact in facts if fact.valid_to is None]
     return sorted(facts, key=lambda fact: fact.valid_from)
+
+
+async def settle_facts(store: Store, session_id: str) -> None:
+    """Write the ends of facts that are missing on the active branch, and remove those of facts that are gone, after a person
+    added or removed a fact.
+    """
+    events = await load_path_entries(store, await store.head(session_id), Chain.EVENT)
+    present = {each.entry_id for each in events}
+    stale = [
+        each
+        for each in events
+        if each.kind == FACT_ENDED
+        and not present.issuperset((each.metadata[TAKES_FROM_RECALL], each.metadata[SUPERSEDED_BY]))
+    ]
+    gone = {each.entry_id for each in stale}
+    kept = [each for each in events if each.entry_id not in gone]
+    # An entry without text is removed.
+    changes = [*(replace(each, text="") for each in stale), *end_former_facts(kept, kept)]
+    if changes:
+        await store.append_entries(session_id, changes)
 
 
 async def with_story_times(

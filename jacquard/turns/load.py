@@ -33,7 +33,7 @@ from jacquard.pipeline.curation.validity import (
     choose_state_values,
     may_ask_for_values,
     reveal_former,
-    with_asked_turn,
+    with_asked_time,
 )
 from jacquard.pipeline.evidence.candidates import candidate_filters, mark_newest
 from jacquard.pipeline.evidence.context_blocks import CONTEXT_BLOCKS
@@ -205,7 +205,7 @@ class TurnLoader:
         left_out = (*history.left_out, *await self._describe_waiting(turn))
         turn = replace(
             turn,
-            plan=with_asked_turn(_use_configured_template(planned.plan, config), text, window.head.depth),
+            plan=with_asked_time(_use_configured_template(planned.plan, config), text, window.head.depth),
             window=window,
             history=replace(history, pinned=pinned, left_out=left_out),
             facts=replace(turn.facts, last_report=await find_last_report(self._parts.store, window)),

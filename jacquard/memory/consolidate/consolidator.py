@@ -70,6 +70,7 @@ from mnemosyne.schema.memory import (
     ATTRIBUTE,
     COPIED_FROM,
     EMPTY,
+    FACT_ENDED,
     MACRO,
     SUBJECT,
     VALUE,
@@ -517,7 +518,12 @@ class Consolidator:
         return proposed_entries(await load_proposals(self._store, head.session_id, head.branch_id))
 
     async def _keep(self, session_id: str, entries: Sequence[MemoryEntry], *, review: bool) -> int:
-        """Write entries, or with `review` proposals to add them; return how many are new."""
+        """Write entries, or with `review` proposals to add them; return how many are new.
+
+        An end of a fact is not proposed; it is written when a person accepts the later fact.
+        """
+        if review:
+            entries = [each for each in entries if each.kind != FACT_ENDED]
         if not entries:
             return 0
         async with self._hold(session_id):

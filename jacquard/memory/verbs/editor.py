@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from anyio import to_thread
 
 from jacquard.core.errors import ConfigError, MemoryNotFoundError
+from jacquard.memory.story_facts import settle_facts
 from jacquard.memory.verbs.find import SENSITIVITY, find_memory
 from jacquard.memory.verbs.log import (
     ACTION,
@@ -43,6 +44,7 @@ from jacquard.memory.verbs.values import FoundMemory, Memory, MemoryAction, Memo
 from jacquard.pipeline.evidence.context_blocks import UNPINNED
 from jacquard.pipeline.record.evidence import find_shown_texts
 from mnemosyne.chains.audience import audience_field, may_read, read_audience
+from mnemosyne.chains.story_facts import topic_of_fact
 from mnemosyne.core.codec import format_time
 from mnemosyne.evidence import without_shown
 from mnemosyne.evidence.documents import IS_DOCUMENT, remove_passages, write_passages
@@ -58,7 +60,7 @@ from mnemosyne.schema.evidence import (
     readers_of,
 )
 from mnemosyne.schema.ingest import IngestOptions, ShownText
-from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, MemoryEntry, Trust
+from mnemosyne.schema.memory import EMPTY, PROPOSED, TAKES_FROM_RECALL, UNDONE_AT, VALUE, MemoryEntry, Trust
 
 SOURCE = "memory"
 """Source name of a memory that has no title."""
@@ -223,8 +225,11 @@ class MemoryEditor:
         if entry is not None:
             if text.strip():
                 wanted = (await self.remember(session_id, text, dry_run=True)).after
-                entry = replace(entry, text=wanted, trust=Trust.USER)
+                told = {name: value for name, value in entry.metadata.items() if name != VALUE}
+                entry = replace(entry, text=wanted, trust=Trust.USER, metadata=told or EMPTY)
             await self._store.append_entries(session_id, (entry,))
+            if topic_of_fact(entry) is not None:
+                await settle_facts(self._store, session_id)
             made_id = ""
         else:
             made_id = await self._carry_out(session_id, proposal, wanted)
@@ -306,6 +311,8 @@ class MemoryEditor:
                             f"Edit {later.evidence_id!r} builds on edit {decision.evidence_id!r}; undo that one first."
                         )
                 await self._store.append_entries(session_id, (replace(entry, text=""),))
+                if topic_of_fact(entry) is not None:
+                    await settle_facts(self._store, session_id)
             elif lore is not None and self._write_lore is not None:
                 await self._write_lore(*lore, str(decision.metadata[AFTER]))
         return _required(await self._take_back(session_id, decision))

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from filament.state.quests import QUESTS
 from jacquard.core.plan import PlanContext, Temporal
 from jacquard.core.receipt import LeftOut
 from jacquard.pipeline.curation.selectors.relevance import content_words
@@ -18,7 +19,6 @@ from jacquard.pipeline.turn import Turn
 from mnemosyne.chains.quantities import read_number
 from mnemosyne.chains.state import view_state
 from mnemosyne.chains.story_facts import Ending, Validity, find_last_successor, value_of_fact
-from mnemosyne.core.codec import encode
 from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.schema.memory import (
     EMPTY,
@@ -39,8 +39,15 @@ _FORMER_VALUES = 3
 _BEFORE_CHARS = 80
 _READ_CHARS = 2_000
 _TURN = lazy_pattern(
-    r"(?i)\bturn (?:no\. ?|number )?([0-9]{1,6})\b|第 ?([0-9]{1,6}|[零一二两三四五六七八九十百千]{1,8}) ?(?:个)?(?:轮|回合)"
+    r"(?i)\b(?:of|at|in|on|by|until|before|after|during|from|since|through) turn (?:no\. ?|number )?([0-9]{1,6})\b"
+    r"|第 ?([0-9]{1,6}|[零一二两三四五六七八九十百千]{1,8}) ?(?:个)?(?:轮|回合)"
 )
+
+_THEN = lazy_pattern(
+    r"(?i)\b(?:in|of|during|after|before|until) chapter (?:[0-9]{1,4}|[a-z]{3,9})\b"
+    r"|第 ?(?:[0-9]{1,4}|[一二三四五六七八九十百]{1,5}) ?章|一开始|最开始"
+)
+_ASKS = lazy_pattern(r"[?？]|[谁哪]|什么|多少|吗")
 
 
 def find_asked_turn(text: str) -> int | None:
@@ -49,10 +56,12 @@ def find_asked_turn(text: str) -> int | None:
     return None if found is None else read_number(found[1] or found[2])
 
 
-def with_asked_turn(plan: PlanContext, text: str, depth: int) -> PlanContext:
-    """Return a plan that is about the past, if the input `text` names one of the `depth` turns before it."""
+def with_asked_time(plan: PlanContext, text: str, depth: int) -> PlanContext:
+    """Return a plan that is about the past, if the input `text` names one of the `depth` turns before it, or is a question on
+    a chapter or on the beginning.
+    """
     asked = find_asked_turn(text)
-    if asked is None or not 0 < asked < depth:
+    if (asked is None or not 0 < asked < depth) and not (_ASKS.search(text) and _THEN.search(text[:_READ_CHARS])):
         return plan
     return replace(plan, search_intent=replace(plan.search_intent, temporal_context=Temporal.PAST))
 
@@ -64,14 +73,17 @@ def asks_about_past(turn: Turn) -> bool:
 
 def may_ask_for_values(turn: Turn) -> bool:
     """Return whether the input of a turn asks about the past of something in the state: a word of it occurs in the state."""
-    if not (asks_about_past(turn) and turn.config.curation.enabled):
+    intent = turn.plan.search_intent
+    if not (asks_about_past(turn) and intent.enabled and intent.overview is None and turn.config.curation.enabled):
         return False
     text = view_state(turn.window.state).derive(_find_text)
     return any(word in text for word in content_words(turn.text[:_READ_CHARS]))
 
 
 def _find_text(state: Mapping[str, Any]) -> str:
-    return encode(view_state(state).shown).decode("utf-8").casefold()
+    """Return a state as text, without its quests, because the events of quests are memories."""
+    parts = {name: part for name, part in view_state(state).shown.items() if name != QUESTS}
+    return str(parts).casefold()
 
 
 def reveal_former(turn: Turn, endings: Mapping[str, Ending]) -> Sequence[MemoryEntry]:
@@ -101,7 +113,8 @@ def choose_state_values(turn: Turn, facts: Iterable[StoryFact]) -> tuple[StateVa
     asked = find_asked_turn(turn.text)
     lines: dict[tuple[str, str], list[StoryFact]] = defaultdict(list)
     for fact in facts:
-        lines[fact.subject, fact.text.partition(": ")[0]].append(fact)
+        if not fact.text.startswith(f"{QUESTS}."):
+            lines[fact.subject, fact.text.partition(": ")[0]].append(fact)
     chosen: list[StateValue] = []
     for line in lines.values():
         former = {each.superseded_by: each.value for each in line if each.superseded_by}

@@ -26,6 +26,7 @@ from jacquard import (
     replay_prompt,
     why_not,
 )
+from jacquard.config.sections import MemoryConfig
 from jacquard.memory.path_entries import load_path_entries
 from jacquard.memory.verbs.browse import MemoryFilter, browse_memory
 from jacquard.pipeline.curation.validity import find_asked_turn
@@ -208,8 +209,9 @@ def answers_of(play):
 
 
 @asynccontextmanager
-async def opened(address, play, server):
+async def opened(address, play, server, *, review=False):
     config = RuntimeConfig(
+        memory=MemoryConfig(review=review),
         profile="story",
         history=HistoryConfig(max_messages=2),
         summary=SummaryConfig(enabled=False),
@@ -350,6 +352,46 @@ async def test_a_fact_is_superseded_only_on_its_branch_and_holds_again_when_the_
         assert spans(await verbs.facts("s"))["Joss", "the mill"] == (2, None)
 
 
+@pytest.mark.parametrize(
+    ("locale", "question"),
+    [
+        ("en", "Where did Joss live before?"),
+        ("en", "Where did Joss live at first?"),
+        ("en", "Where did Joss live in chapter 2?"),
+        ("en", "Where did Joss live as of turn 5?"),
+        ("zh", "乔斯以前住在哪里？"),
+        ("zh", "乔斯一开始住在哪里？"),
+        ("zh", "第二章里乔斯住在哪里？"),
+        ("zh", "第5轮时乔斯住在哪里？"),
+    ],
+)
+async def test_a_question_about_the_past_may_get_what_held_then(locale, question, tmp_path):
+    async with played(str(tmp_path / "store"), PLAYS[locale]) as runtime:
+        turn, memories = await ask(runtime, question)
+        assert turn.report.plan["search_intent"]["temporal_context"] == "past"
+        assert re.search(r'turn="2"[^>]*until="turn 8" now="(?:the harbour|港口)"', memories)
+
+
+async def test_a_fact_that_waits_for_a_yes_ends_nothing_until_it_is_accepted(tmp_path):
+    with ScriptedServer(answers_of(EN)) as server:
+        async with opened(str(tmp_path / "store"), EN, server, review=True) as runtime:
+            await play_through(runtime, EN)
+            verbs = MemoryVerbs(runtime)
+            waiting = {each.after: each.edit_id for each in await verbs.proposals("s")}
+            assert {(each.kind, each.value) for each in await verbs.facts("s") if each.subject == "Joss"} == set()
+            old = await verbs.accept("s", waiting["Joss lives at the mill."])
+            assert spans(await verbs.facts("s", "Joss lives")) == {("Joss", "the mill"): (2, None)}
+            new = await verbs.accept("s", waiting["Joss moved to the harbour."])
+            assert {key: span for key, span in spans(await verbs.facts("s")).items() if key in HOMES} == HOMES
+            await verbs.undo("s", new.edit_id)
+            assert spans(await verbs.facts("s", "Joss lives")) == {("Joss", "the mill"): (2, None)}
+            corrected = "Joss moved to the lighthouse."
+            await verbs.accept("s", waiting["Joss moved to the harbour."], corrected)
+            assert spans(await verbs.facts("s", "Joss moved")) == {("Joss", corrected): (8, None)}
+            await verbs.undo("s", old.edit_id)
+            assert {each.value for each in await verbs.facts("s") if each.subject == "Joss"} == {corrected}
+
+
 async def test_the_receipt_and_why_not_say_why_the_older_fact_was_left_out(tmp_path):
     async with played(str(tmp_path / "store")) as runtime:
         old, new = sorted(
@@ -444,6 +486,8 @@ async def test_a_command_prints_state_and_facts_as_of_a_turn(tmp_path):
         ("第40轮时钥匙在谁手里？", 40),
         ("第 十二 回合时他住在哪里？", 12),
         ("It is my turn to talk.", None),
+        ("What did Ana say about when I turn 30?", None),
+        ("Where was he in turn 12?", 12),
         ("第二天他去了哪里？", None),
     ],
 )
