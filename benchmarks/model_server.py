@@ -34,6 +34,7 @@ CHOOSE = "choose"
 MOODS = ("instant", "quick", "random", "hang", "refuse", "rubbish")
 _ITEM = re.compile(r'<item id="([^"]*)"')
 _WIDE = re.compile("[\u3000-\u9fff]")
+_RATIONALE = "They tell what the player asks about and what was said of it before."
 _RUBBISH = (
     "I would rather talk about the weather.",
     '["nobody", "nothing"]',
@@ -61,7 +62,10 @@ class FaultyModel:
         if mood == "hang":
             return Step(seconds=math.inf)
         if mood in DELAYS:
-            return Step(text=json.dumps(items[:3]), seconds=random.uniform(0.0, DELAYS[mood]))
+            chosen: object = items[:3]
+            if '"rationale"' in prompt:
+                chosen = {"ids": chosen, "rationale": _RATIONALE}
+            return Step(text=json.dumps(chosen), seconds=random.uniform(0.0, DELAYS[mood]))
         if mood == CHOOSE:
             shown = set(items)
             return Step(text=json.dumps([each for each in self.wanted if each in shown][:5]), seconds=CHOOSE_SECONDS)

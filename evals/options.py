@@ -31,6 +31,9 @@ ModelOption = Annotated[
         "--model", metavar="NAME", help="The model of `--selector flash` or of a plugin, as litellm names it."
     ),
 ]
+NoRationaleOption = Annotated[
+    bool, typer.Option("--no-rationale", help="`--selector flash` does not ask for a sentence that states why.")
+]
 ApiBaseOption = Annotated[str | None, typer.Option("--api-base", metavar="URL", help="Where that model is served.")]
 RerankerOption = Annotated[
     str | None, typer.Option("--reranker", metavar="DIR", help="The cross-encoder of `--selector rerank`.")

@@ -164,7 +164,7 @@ async def open_memory(
 
 @asynccontextmanager
 async def open_selectors(
-    name: str, model: str | None, api_base: str | None, reranker: str | None = None
+    name: str, model: str | None, api_base: str | None, reranker: str | None = None, *, rationale: bool = True
 ) -> AsyncIterator[SelectorSource]:
     """Give the selector of each query; a model's connections are released afterwards. SetupError, ConfigError."""
     if (name == Choice.RERANK) != (reranker is not None):
@@ -195,7 +195,7 @@ async def open_selectors(
             own = CheckedSelector(open_own(model=adapter), name)
             yield lambda relevant: own
         elif adapter is not None:
-            flash = FlashSelector(adapter)
+            flash = FlashSelector(adapter, rationale=rationale)
             yield lambda relevant: flash
     finally:
         if adapter is not None:

@@ -101,6 +101,8 @@ class Options:
     """A name, `none` or `auto`."""
     model: str | None = None
     api_base: str | None = None
+    rationale: bool = True
+    """Whether `flash` asks its model for a sentence that states why."""
     reranker: str | None = None
     recall_limit: int = 50
     """Number of candidates."""
@@ -140,7 +142,9 @@ async def run_set(
     language = find_language(pools)
     open_retriever = await to_thread.run_sync(find_retriever, options.retriever)
     embedder = await open_embedder(options.embedder, options.retriever, VectorCache(options.cache), language)
-    named = open_selectors(options.selector, options.model, options.api_base, options.reranker)
+    named = open_selectors(
+        options.selector, options.model, options.api_base, options.reranker, rationale=options.rationale
+    )
     async with selectors or named as opened:
         runner = _Runner(
             config=config, selectors=opened, options=options, embedder=embedder, open_retriever=open_retriever

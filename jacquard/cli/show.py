@@ -80,6 +80,8 @@ def show_receipt(report: Report) -> None:
     asked, answered = (stream.counts.get(name) for name in ("prompt_tokens", "completion_tokens"))
     if asked is not None:
         tell(f"its call: {asked} tokens asked, {answered or 0} answered")
+    if stream.rationale:
+        tell(f"its reason: {stream.rationale}")
     if stream.prefetch_refused:
         tell(f"a late result was at hand but not used: {stream.prefetch_refused}")
     if stream.lease_refused:

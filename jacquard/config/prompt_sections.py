@@ -244,6 +244,10 @@ class SelectorConfig:
     )
     reranker: str | None = plain_field(None, doc="Folder of a local cross-encoder that selects instead of a model.")
     max_tokens: int = bounded_field(400, 1, doc="Maximum tokens of the model's answer.")
+    rationale: bool = plain_field(
+        True,
+        doc="Whether the model is asked for one sentence that states why, which the prompt shows before the memories.",
+    )
     failure_limit: int = bounded_field(
         3, 1, doc="Failures in a row after which the selector is not called for a while."
     )

@@ -172,6 +172,7 @@ class Selection:
     entry_ids: tuple[str, ...]
     """Ids of the chosen candidates, best first, each once, at most `limit`."""
     rationale: str = ""
+    """Reason for the whole choice, in one sentence, if the selector gave one. The prompt shows it before the memories."""
     why: Mapping[str, str] = field(default_factory=dict)
     """Id of a candidate -> reason for choosing it or not, if the selector gave one."""
     folded: Mapping[str, str] = field(default_factory=dict)

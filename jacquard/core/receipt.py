@@ -214,6 +214,7 @@ class StreamBReport:
     """Entry ids of the chosen candidates, best first."""
     queries: tuple[str, ...] = ()
     rationale: str = ""
+    """Reason that the selector gave for its whole choice, as far as the prompt may show it ('': none)."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Counts of the selector's answer (`unknown_ids`, `duplicates`, `over_limit`, …) and its tokens, if known."""
     prefetch_refused: str = ""

@@ -158,13 +158,15 @@ class TurnCurator:
     async def _load_entries(self, turn: Turn, curation: Curation, query: RetrievalQuery) -> Curation:
         """Return a curation with its complete entries and the times of the story.
 
-        Quests are taken from the state, not from the store. Entries that were hidden since the selection are left out.
+        Quests are taken from the state, not from the store. Entries that were hidden since the selection are left out. A
+        rationale may mention every candidate, so it is left out if one of them was hidden.
         """
         chosen = curation.chosen
         if not chosen:
             return replace(curation, entries=())
+        explained = curation.candidates if curation.selection.rationale else chosen
         by_scope: dict[str, list[str]] = {}
-        for candidate in chosen:
+        for candidate in explained:
             by_scope.setdefault(candidate.scope, []).append(candidate.entry_id)
         related = related_ids(turn, chosen)
         if related:
@@ -182,6 +184,8 @@ class TurnCurator:
         for entries in read.entries.values():
             found.update((place_of(e), e) for e in entries if query.may_know is None or query.may_know(e))
         entries = tuple(found[each.place] for each in chosen if each.place in found)
+        if not all(each.place in found for each in explained):
+            curation = replace(curation, selection=replace(curation.selection, rationale=""))
         # Tokens of most shown messages were counted before.
         size = sum(len(entry.text) for entry in entries) + _count_shown_chars(turn) // 4
         facts = [each for place, each in found.items() if related and place.entry_id in related]

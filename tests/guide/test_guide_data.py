@@ -182,6 +182,7 @@ TEXTS = {
     "budget": "a sentence of a receipt; tests/jacquard has those of a state that is too large",
     "evaluating": "a fault of a set, in tests/evals/test_evals_run.py, and the fields of a report",
     "memory": "a summary without a model, in tests/jacquard/memory",
+    "models": "the beginning of a layer of memories, in tests/jacquard/test_rationale.py",
     "world-packs": "faults of a pack, compared below",
 }
 """Pages with blocks of plain text that are not commands, with what they are."""

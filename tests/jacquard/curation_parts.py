@@ -26,6 +26,7 @@ ENTRIES = (
         kind="encyclopedia",
         title="神庙钥匙",
         text="由翡翠雕成的古老钥匙,能开启森林神庙的石门。",
+        tags=("location", "ancient"),
         entities=("temple_key",),
     ),
     MemoryEntry(
@@ -102,6 +103,7 @@ def as_candidate(entry: MemoryEntry, score: float = 1.0) -> Candidate:
         preview=entry.text[:200],
         score=score,
         signals=Signals(fts=score, fused=score),
+        tags=entry.tags,
         entities=entry.entities,
         depth=entry.depth,
         turn_id=entry.turn_id,

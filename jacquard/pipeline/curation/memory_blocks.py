@@ -14,7 +14,16 @@ from filament import escape_text, unescape
 from filament.boundaries import show_text
 from filament.markup import open_tag
 from jacquard.core.block_kinds import CURATION_SOURCE, KINDS, KNOWLEDGE_SECTION, MEMORIES_SECTION, slot_of
-from jacquard.core.blocks import Block, BlockKind, BlockOrigin, BlockPlace, Placement, Position, sensitivity_of
+from jacquard.core.blocks import (
+    Block,
+    BlockKind,
+    BlockOrigin,
+    BlockPlace,
+    Placement,
+    Position,
+    Sensitivity,
+    sensitivity_of,
+)
 from jacquard.core.degradations import DegradationCode
 from jacquard.core.protocols import Selection
 from jacquard.pipeline.curation.recall_query import squeeze
@@ -117,7 +126,7 @@ def render_memories(
         blocks[0] = _keep_best(blocks[0], chosen[0][1], blocks[1:])
     blocks.sort(key=lambda block: block.place is not _KNOWLEDGE)
     if blocks and selection.rationale:
-        blocks.insert(0, _rationale(selection.rationale, len(blocks), estimator))
+        blocks.insert(0, _rationale(selection.rationale, blocks, estimator))
     return tuple(blocks)
 
 
@@ -201,7 +210,8 @@ def _ref(entry: MemoryEntry, name: str, chars: int, hash_text: HashText) -> Ref:
     return Ref(evidence_id=name, selector=None if whole else f"chars:0-{chars}", hash=digest)
 
 
-def _rationale(text: str, rank: int, estimator: TokenEstimator) -> Block:
+def _rationale(text: str, memories: Sequence[Block], estimator: TokenEstimator) -> Block:
+    """Return the block of a rationale, which is as sensitive as the most sensitive memory that it explains."""
     content = f"<rationale>{escape_text(text)}</rationale>"
     return Block(
         block_id="flesh:rationale",
@@ -209,9 +219,14 @@ def _rationale(text: str, rank: int, estimator: TokenEstimator) -> Block:
         block_type=BlockType.MEMORY,
         content=content,
         place=_RATIONALE,
-        origin=BlockOrigin(source=f"{CURATION_SOURCE}:selector", title="why these memories", trust=Trust.MODEL),
+        origin=BlockOrigin(
+            source=f"{CURATION_SOURCE}:selector",
+            title="why these memories",
+            trust=Trust.MODEL,
+            sensitivity=max((each.origin.sensitivity for each in memories), key=list(Sensitivity).index),
+        ),
         priority=Priority.LOW,
-        rank=rank,
+        rank=len(memories),
         tokens=estimator.estimate(content),
     )
 

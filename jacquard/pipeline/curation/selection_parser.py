@@ -18,7 +18,6 @@ from jacquard.core.protocols import Selection
 from mnemosyne.values import dataclass
 
 ANSWER_CHARS = 8000
-RATIONALE_CHARS = 500
 WHY_CHARS = 200
 _BRACKETS = 64
 _MENDED_CHARS = 2000
@@ -163,7 +162,7 @@ def _read(value: Any, *, whole: bool) -> tuple[tuple[tuple[str | None, str], ...
         return tuple(_item(one) for one in value), ""
     if not isinstance(value, dict):
         return None
-    rationale = _find_first_text(value, _RATIONALE_KEYS, RATIONALE_CHARS)
+    rationale = _find_first_text(value, _RATIONALE_KEYS, ANSWER_CHARS)
     listed: Any = next((value[key] for key in _LIST_KEYS if isinstance(value.get(key), list | str)), None)
     if listed is None:
         lists = [one for one in value.values() if isinstance(one, list)]

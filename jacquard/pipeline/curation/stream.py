@@ -19,6 +19,8 @@ from jacquard.core.plan import PlanContext
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest, Selector
 from jacquard.core.receipt import BY_HEURISTIC, CandidateDecision, CurationPath, LeftOut, StreamBReport
 from jacquard.pipeline.curation.lease import Lease, renew_choice
+from jacquard.pipeline.curation.selectors.excerpt import measure_width
+from jacquard.pipeline.truncation import truncate_sentences
 from mnemosyne.chains.story_facts import Validity
 from mnemosyne.chains.uris import entry_uri
 from mnemosyne.core.masking.call_logs import open_log
@@ -31,6 +33,8 @@ from mnemosyne.values import dataclass
 _log = open_log(__name__)
 _NOTHING_RECALLED = Recall(candidates=())
 _NOTHING_CHOSEN = Selection(entry_ids=())
+RATIONALE_CHARS = 200
+"""Maximum length of a selector's rationale, in Latin characters; Chinese needs a third of them."""
 _LATE = frozenset({"timeout", "selector_timeout", "deadline"})
 _MENDED = {
     "unknown_ids": "{} unknown ids left out",
@@ -251,6 +255,7 @@ class CurationStream:
             _log.exception("selector %s broke", self._selector.name)
             reason = f"the selector {self._selector.name} broke off ({type(error).__name__}: {error})"
             return await self.fall_back(request, recall, "internal", reason)
+        selection = replace(selection, rationale=shorten_rationale(selection.rationale))
         selection = pair_questions(selection, recall.candidates, request.select_limit)
         return Curation(
             path=CurationPath.SELECTED,
@@ -259,6 +264,13 @@ class CurationStream:
             recall=recall,
             selection=selection,
         )
+
+
+def shorten_rationale(text: str) -> str:
+    """Return a selector's reason for its choice on one line: its first sentences, at most RATIONALE_CHARS long. If the first
+    sentence is longer, it is cut after a word.
+    """
+    return truncate_sentences(" ".join(text.split()), RATIONALE_CHARS, measure_width)
 
 
 def make_entry_ids_unique(recall: Recall) -> Recall:

@@ -66,7 +66,10 @@ def build_selector(settings: SelectorConfig, model: LlmAdapter | None) -> Select
         raise ConfigError("selector.name is flash, which needs a model: name one with selector.model.")
     if settings.name is not None and settings.name not in SELECTORS.built_in:
         return guard_selector(open_named_plugin(SELECTORS, settings.name, model=model), settings)
-    return None if model is None else guard_selector(FlashSelector(model, max_tokens=settings.max_tokens), settings)
+    if model is None:
+        return None
+    flash = FlashSelector(model, max_tokens=settings.max_tokens, rationale=settings.rationale)
+    return guard_selector(flash, settings)
 
 
 def guard_selector(selector: Selector, settings: SelectorConfig) -> Selector:

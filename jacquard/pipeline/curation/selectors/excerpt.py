@@ -23,19 +23,19 @@ def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
     `limit_chars` counts Latin characters; a character of a script without spaces (Chinese) counts as three. `…` marks a cut.
     """
     line = " ".join(text.split())
-    if _width(line) <= limit_chars:
+    if measure_width(line) <= limit_chars:
         return line
     pieces = _PIECE.findall(line) or [line]
     worth = [len(words & frozenset(word_tokens(piece))) for piece in pieces]
     start = end = max(range(len(pieces)), key=lambda place: worth[place])
-    used = _width(pieces[start])
+    used = measure_width(pieces[start])
     while True:
         sides = [place for place in (end + 1, start - 1) if 0 <= place < len(pieces)]
-        fitting = [place for place in sides if used + _width(pieces[place]) <= limit_chars]
+        fitting = [place for place in sides if used + measure_width(pieces[place]) <= limit_chars]
         if not fitting:
             break
         best = max(fitting, key=lambda place: worth[place])
-        used += _width(pieces[best])
+        used += measure_width(pieces[best])
         start, end = min(start, best), max(end, best)
     cut = _narrow_line("".join(pieces[start : end + 1]).strip(), limit_chars)
     return f"{CUT if start else ''}{cut}{CUT if end + 1 < len(pieces) and not cut.endswith(CUT) else ''}"
@@ -44,11 +44,12 @@ def excerpt(text: str, words: frozenset[str], limit_chars: int) -> str:
 def _narrow_line(line: str, limit_chars: int) -> str:
     used = 0
     for place, sign in enumerate(line):
-        used += _width(sign)
+        used += measure_width(sign)
         if used > limit_chars:
             return line[:place] + CUT
     return line
 
 
-def _width(text: Sequence[str] | str) -> int:
+def measure_width(text: Sequence[str] | str) -> int:
+    """Return the length of a text in Latin characters; a character of a script without spaces (Chinese) counts as three."""
     return sum(_WIDE if is_unspaced(sign) else 1 for sign in text)

@@ -2,13 +2,14 @@
 
 The module works with any `LlmAdapter` and must not import one. Everything in the prompt except the rules is escaped and marked as
 data, so that no lore, message or input can instruct the model. To save tokens, long previews are cut around the words of the
-input, and the answer is only a list of ids (`docs/decisions/0023-selection.md`).
+input, few tags are shown, and the answer is a list of ids with at most one sentence (`docs/decisions/0023-selection.md`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, zip_longest
 from time import perf_counter
 
@@ -39,6 +40,15 @@ INPUT_CHARS = 2000
 PREVIEW_CHARS = 360
 """Maximum characters of a preview in Latin script; Chinese needs a third of them."""
 
+TAGS = 3
+TAGS_CHARS = 40
+"""Maximum characters of the tags that a candidate shows."""
+_IDS = "a JSON list of the selected ids, best first; [] if nothing fits"
+_IDS_AND_RATIONALE = (
+    'one JSON object: {"ids": [the selected ids, best first], "rationale": "why these, in one sentence of at most 20 words, '
+    'in the language of <current_input>"}; {"ids": []} if nothing fits'
+)
+
 
 class FlashSelector:
     """Selects with a small model. The model sees each candidate once, and a failed call is not repeated.
@@ -46,15 +56,23 @@ class FlashSelector:
     `timeout_seconds` limits a call. This limit may be longer than the time that a turn waits, because the next turn can
     use a late answer. `max_tokens` limits the answer. More than `batch_size` candidates are sent in several calls at
     the same time; the first choices of all calls come first in the result, then the second choices, and so on. If only
-    some of the calls fail, `counts` states how many (`failed_batches`).
+    some of the calls fail, `counts` states how many (`failed_batches`). If `rationale` is true, the model is asked for one
+    sentence that states why; an answer without it is valid.
     """
 
     name = "flash"
 
     def __init__(
-        self, llm: LlmAdapter, max_tokens: int = 400, timeout_seconds: float = 30.0, batch_size: int = 60
+        self,
+        llm: LlmAdapter,
+        max_tokens: int = 400,
+        timeout_seconds: float = 30.0,
+        batch_size: int = 60,
+        *,
+        rationale: bool = True,
     ) -> None:
         self._llm = llm
+        self._rationale = rationale
         self._max_tokens = max_tokens
         self._timeout_seconds = timeout_seconds
         self._batch_size = batch_size
@@ -95,7 +113,7 @@ class FlashSelector:
         )
 
     async def _ask(self, request: SelectionRequest, pool: Sequence[Candidate], book: CallBook) -> Selection:
-        prompt = await to_thread.run_sync(selector_prompt, request, pool)
+        prompt = await to_thread.run_sync(partial(selector_prompt, request, pool, rationale=self._rationale))
         began = perf_counter()
         call = Call(model=self._llm.model, prompt="\n".join(text for _, text in prompt))
         place = book.begin(call)
@@ -124,11 +142,14 @@ class FlashSelector:
         )
 
 
-def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None = None) -> tuple[MessagePart, ...]:
+def selector_prompt(
+    request: SelectionRequest, pool: Sequence[Candidate] | None = None, *, rationale: bool = True
+) -> tuple[MessagePart, ...]:
     """Return the messages of a call. The system message contains the rules. The user message contains the newest
     messages of the conversation, the input and the candidates.
 
-    The candidates are `pool`, best first (None: all candidates of `request`).
+    The candidates are `pool`, best first (None: all candidates of `request`). If `rationale` is true, the rules ask for
+    one sentence that states why.
     """
     recent = "".join(f"{escape_text(_clip(line, RECENT_CHARS))}\n" for line in request.recent[-RECENT_MESSAGES:])
     history = f"<recent_history>\n{recent}</recent_history>\n" if recent else ""
@@ -141,6 +162,7 @@ def selector_prompt(request: SelectionRequest, pool: Sequence[Candidate] | None 
         "selector",
         request.locale,
         limit=request.limit,
+        answer=_IDS_AND_RATIONALE if rationale else _IDS,
         recent_history=history,
         current_input=escape_text(_clip(request.user_message, INPUT_CHARS)),
         candidates=items,
@@ -152,7 +174,10 @@ def _item(candidate: Candidate, words: frozenset[str]) -> str:
     title = " ".join(candidate.title.split())
     text = excerpt(candidate.preview, words, PREVIEW_CHARS)
     content = escape_text(text if not title or title in text else f"{title}: {text}")
-    return f'<item id="{escape_attribute(candidate.entry_id)}" chain="{candidate.chain.value}"{turn}>{content}</item>'
+    tags = _clip(", ".join(candidate.tags[:TAGS]), TAGS_CHARS)
+    sorts = f' tags="{escape_attribute(tags)}"' if tags else ""
+    name, chain_name = escape_attribute(candidate.entry_id), candidate.chain.value
+    return f'<item id="{name}" chain="{chain_name}"{turn}{sorts}>{content}</item>'
 
 
 def _batches(candidates: Sequence[Candidate], size: int) -> list[list[Candidate]]:
@@ -168,7 +193,9 @@ def _join_selections(chosen: Sequence[Selection], limit: int, counts: Mapping[st
     why = {entry_id: text for choice in chosen for entry_id, text in choice.why.items() if entry_id in entry_ids}
     return Selection(
         entry_ids=entry_ids,
-        rationale=next((choice.rationale for choice in chosen if choice.rationale), ""),
+        rationale=next(
+            (each.rationale for each in chosen if each.rationale and not set(each.entry_ids).isdisjoint(entry_ids)), ""
+        ),
         why=why,
         counts={name: count for name, count in counts.items() if count},
         model=chosen[0].model,
