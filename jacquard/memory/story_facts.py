@@ -57,7 +57,7 @@ async def load_state_facts(
         return []
     base = await store.state_at(head.session_id, turns[0].parent_id)
     find = partial(facts_of_state, base, turns, without_hidden(state), turns[0].depth - 1)
-    return await calculate(find, size=size_of(base) * (1 + sum(len(turn.ops) for turn in turns) // 20))
+    return await calculate(find, size=size_of(state) * (1 + sum(len(turn.ops) for turn in turns) // 20))
 
 
 async def load_past_head(
