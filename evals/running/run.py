@@ -260,7 +260,8 @@ class _Runner:
     ) -> Row:
         turn = self._plan(query, head)
         started = perf_counter()
-        recall = await memory.recall(build_recall_query(turn))
+        # The turn's deadline does not count, because a score must not depend on how busy the machine is.
+        recall = await memory.recall(replace(build_recall_query(turn), patience_seconds=None))
         recalled = perf_counter()
         selector = self.selectors(query.relevant)
         request = SelectionRequest(

@@ -47,8 +47,9 @@ class FusionWeights:
     - `vector_power` is the exponent of the scaled vector scores (`Arm.power`).
     - `beside` and the other `beside` fields that apply give the share of a hit's score that is added to its neighbours. It
       is greater for long queries, and differs by chain.
-    - The last eight fields are used by reranking. Each is multiplied by a feature (0..1) of an entry and added to its score.
-      `character_talk` and `longer_talk` are also multiplied by the share of the recent conversation in the query.
+    - The last ten fields are used by reranking. Each is multiplied by a feature (0..1) of an entry and added to its score.
+      `length_answer` and `asking_answer` apply to questions, in conversations whose messages are short. `character_talk` and
+      `longer_talk` are also multiplied by the share of the recent conversation in the query.
     """
 
     vector: float = -0.7
@@ -67,6 +68,8 @@ class FusionWeights:
     time: float = 0.2
     length: float = 0.2
     asking: float = -0.25
+    length_answer: float = 0.8
+    asking_answer: float = -0.75
     pair: float = 0.4
     character: float = 0.7
     character_talk: float = -1.2
