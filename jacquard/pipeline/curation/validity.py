@@ -45,7 +45,7 @@ _TURN = lazy_pattern(
 
 _THEN = lazy_pattern(
     r"(?i)\b(?:in|of|during|after|before|until) chapter (?:[0-9]{1,4}|[a-z]{3,9})\b"
-    r"|第 ?(?:[0-9]{1,4}|[一二三四五六七八九十百]{1,5}) ?章|一开始|最开始"
+    r"|\bsince when\b|第 ?(?:[0-9]{1,4}|[一二三四五六七八九十百]{1,5}) ?章|一开始|最开始|从什么时候|什么时候(?:起|开始)"
 )
 _ASKS = lazy_pattern(r"[?？]|[谁哪]|什么|多少|吗")
 
@@ -58,7 +58,7 @@ def find_asked_turn(text: str) -> int | None:
 
 def with_asked_time(plan: PlanContext, text: str, depth: int) -> PlanContext:
     """Return a plan that is about the past, if the input `text` names one of the `depth` turns before it, or is a question on
-    a chapter or on the beginning.
+    a chapter, on the beginning, or on the time since when something is so.
     """
     asked = find_asked_turn(text)
     if (asked is None or not 0 < asked < depth) and not (_ASKS.search(text) and _THEN.search(text[:_READ_CHARS])):

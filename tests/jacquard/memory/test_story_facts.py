@@ -116,6 +116,7 @@ EN = Play(
             ),
             (),
         ),
+        "key_since_when": ("Since when does Ilse have the brass key?", (r'since="turn 10" before="Joss"',), ()),
         "key_as_of_turn": (
             "Who held the brass key as of turn 3?",
             (r'since="turn 4" before="Mara"',),
@@ -170,6 +171,7 @@ ZH = Play(
             ),
             (),
         ),
+        "key_since_when": ("铜钥匙从什么时候起在伊尔莎手里？", (r'since="turn 10" before="乔斯"',), ()),
         "key_as_of_turn": (
             "第 3 轮时铜钥匙在谁手里？",
             (r'since="turn 4" before="玛拉"',),
