@@ -222,6 +222,8 @@ class RetrievalQuery:
     keywords: tuple[str, ...] = ()
     recent: tuple[str, ...] = ()
     """The last few messages, oldest first, because a text may refer to them."""
+    earlier: tuple[str, ...] = ()
+    """The messages before `recent`, oldest first. Recall only looks in them for what the talk is about."""
     temporal: str = "now"
     weights: Mapping[Chain, float] = field(default_factory=dict)
     """Weights by chain from the plan of the turn (0 to 1, they need not sum to 1)."""

@@ -33,6 +33,8 @@ from mnemosyne.schema.session import SessionHead, WindowMessage
 from mnemosyne.schema.world import WorldPack
 
 RECENT_MESSAGES = 4
+EARLIER_MESSAGES = 10
+"""Number of newest messages in which recall looks for what the talk is about."""
 _COMPARED_MESSAGES = 24
 """Number of newest messages that are searched for repetitions."""
 VECTOR_SHARE = 2 / 3
@@ -83,6 +85,7 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
         depth=window.head.depth,
         keywords=known_keywords(plan),
         recent=recent_texts(shown),
+        earlier=tuple(item.message.content for item in drop_asides(shown[-EARLIER_MESSAGES:-RECENT_MESSAGES])),
         temporal=plan.search_intent.temporal_context.value,
         weights=_weights(plan.search_intent.domain_weight),
         focus_quest_id=plan.active_quest_id,

@@ -17,10 +17,13 @@ import numpy.typing as npt
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.text.date_spans import words_of, words_of_day
 from mnemosyne.retrieval.text.dates import resolve_dates
+from mnemosyne.retrieval.text.names import NAME_FACET, subject_names
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
-from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.memory import DOCUMENT, Chain, LoreCategory, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.values import dataclass
+
+_LEAD_CHARS = 120
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,6 +146,14 @@ def entity_facet(entity_id: str) -> str:
     return f"entity={quote(entity_id, safe='')}"
 
 
+def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
+    """Return the names of what an entry of lore is about. Passages of documents, and entries of other chains, have none."""
+    if entry.chain is not Chain.LORE or entry.kind == DOCUMENT:
+        return ()
+    is_person = entry.kind == LoreCategory.AGENT
+    return subject_names(entry.title, entry.keys, entry.text[:_LEAD_CHARS], is_person=is_person)
+
+
 def date_words(entry: MemoryEntry) -> str:
     """Return the dates of `entry` in words: its own date, and on further lines the dates that its text names (`yesterday`).
 
@@ -245,4 +256,5 @@ def _tokens(key: str) -> list[str]:
 
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:
     quest = () if entry.quest_id is None else (quest_facet(entry.quest_id),)
-    return (*quest, *(entity_facet(entity) for entity in dict.fromkeys(entry.entities)))
+    names = [NAME_FACET + name for name in names_of_subject(entry)]
+    return (*quest, *(entity_facet(entity) for entity in dict.fromkeys(entry.entities)), *names)

@@ -51,7 +51,7 @@ from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_text
 from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_rankings
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.preview import preview, preview_window
-from mnemosyne.schema.memory import EMPTY, MemoryEntry, overlay_scope
+from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
@@ -394,16 +394,20 @@ class HybridRetriever:
         started = perf_counter()
         words = state.pools if BM25 in self._arms and state.terms else []
         facets = state.pools if state.whole and state.facets else []
+        named = [pool for pool in state.pools if pool.chain is Chain.LORE] if state.names else []
         found = await self._index.search_texts(
             [
                 *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),
                 *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
+                *(TextSearch(state.names, pool.where, _FACET_LIMIT) for pool in named),
             ]
         )
         for pool, hits in zip(words, found, strict=False):
             state.add_hits(BM25, pool, hits, self._weights_for(state))
-        for pool, hits in zip(facets, found[len(words) :], strict=True):
+        for pool, hits in zip(facets, found[len(words) :], strict=False):
             pool.near = hits
+        for pool, hits in zip(named, found[len(words) + len(facets) :], strict=True):
+            pool.named = hits
         state.record_ms("words", started)
         if state.whole and self._embedder is not None and not state.vectors:
             # Most of the best word hits will be kept: they are read while the query's vector is still computed.

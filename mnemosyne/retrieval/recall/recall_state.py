@@ -20,6 +20,13 @@ from mnemosyne.core.codec import Struct
 from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
+from mnemosyne.retrieval.recall.entities import (
+    asks_for_several,
+    find_addresses,
+    find_subject_shares,
+    name_terms,
+    spread_moments,
+)
 from mnemosyne.retrieval.recall.fusion import (
     Arm,
     FoundColumns,
@@ -42,6 +49,8 @@ from mnemosyne.values import dataclass
 
 _NEAR = "near"
 """Name of the search for entries near on the graph, among the arms."""
+_NAMED = "named"
+"""Name of the search for entries about a named subject, among the arms."""
 _SEAT_SHARE = 10
 
 
@@ -55,6 +64,7 @@ class Pool:
     where: IndexFilter
     arms: dict[str, Arm] = field(default_factory=dict)
     near: Hits = NO_HITS
+    named: Hits = NO_HITS
 
 
 class FoundEntries(Struct, frozen=True, kw_only=True):
@@ -67,7 +77,7 @@ class FoundEntries(Struct, frozen=True, kw_only=True):
     weights: Scores
     """Weight of each entry's chain."""
     units: Scores
-    """Unit in which features are added to each score later. It is 0 for an entry that no arm returned."""
+    """Unit in which features are added to each score later. It is 0 for an entry that is only near on the graph."""
     by_arm: dict[str, Scores]
     """Scores of each arm; NaN for entries that the arm did not return."""
 
@@ -108,6 +118,7 @@ class RecallState:
         self.query, self.terms, self.whole = query, terms, whole
         self.features = find_query_features(query, terms)
         self.facets = facet_terms(query)
+        self.names = name_terms(query) if whole else {}
         self.weights = chain_weights(query)
         self.pools = _build_pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
@@ -167,17 +178,20 @@ class RecallState:
         owners: list[int] = []
         parts: list[Scores] = []
         near: list[npt.NDArray[np.bool_]] = []
-        units: list[float] = []
+        units: list[Scores] = []
         by_arm: dict[str, list[Scores]] = {name: [] for pool in self.pools for name in pool.arms}
         for number, (pool, tops) in enumerate(
             zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True)
         ):
-            columns = FoundColumns.collect({**{name: arm.hits for name, arm in pool.arms.items()}, _NEAR: pool.near})
+            arms = {name: arm.hits for name, arm in pool.arms.items()}
+            columns = FoundColumns.collect({**arms, _NEAR: pool.near, _NAMED: pool.named})
             beside = neighbour_share(self.features, pool.chain, weights) if self.whole else 0.0
             fused, unit = _fuse_pool(pool.arms, columns, tops, beside)
             size = len(columns.entry_ids)
             is_near = np.zeros(size, dtype=np.bool_)
             is_near[columns.places[_NEAR]] = True
+            is_named = np.zeros(size, dtype=np.bool_)
+            is_named[columns.places[_NAMED]] = True
             for name, scores in by_arm.items():
                 own = np.full(size, np.nan)
                 if name in pool.arms:
@@ -186,8 +200,8 @@ class RecallState:
             ids += columns.entry_ids
             owners += [number] * size
             parts.append(fused)
-            near.append(is_near)
-            units.append(unit)
+            near.append(is_near | is_named)
+            units.append(np.where(np.isnan(fused) & ~is_named, 0.0, unit))
         if not ids:
             return _NOTHING_FOUND
         fused, of_pool = np.concatenate(parts), np.array([pool.weight for pool in self.pools])[owners]
@@ -197,7 +211,7 @@ class RecallState:
             places=[(self.pools[owners[row]].scope, ids[row]) for row in best],
             fused=fused,
             weights=of_pool[best],
-            units=np.where(np.isnan(fused), 0.0, np.array(units)[owners][best]),
+            units=np.concatenate(units)[best],
             by_arm={name: np.concatenate(scores)[best] for name, scores in by_arm.items()},
         )
 
@@ -213,8 +227,12 @@ class RecallState:
         fused, units, chain_weights = found.fused[rows], found.units[rows], found.weights[rows]
         by_arm = {name: scores[rows] for name, scores in found.by_arm.items()}
         looks = np.zeros(len(rows))
+        is_several = False
         if self.whole:
             looks = add_rerank_features(query, self.features, entries, weights)
+            looks += weights.subject * find_subject_shares(query, entries)
+            if is_several := asks_for_several(self.features, query.text):
+                looks += weights.address * find_addresses(query, entries)
         if self.whole and (extra := self._find_extra()):
             words = self._score_extra(extra)
             best = max([arm.top for pool in self.pools if (arm := pool.arms.get(BM25))], default=0.0)
@@ -232,6 +250,8 @@ class RecallState:
             near = find_nearness(entries, query.quest_distances, query.entities)
             scores = weigh_by_context(scores, entries, near, recent, query.temporal)
         scores *= chain_weights
+        if is_several:
+            scores = spread_moments(entries, scores)
         live = [row for row in range(len(entries)) if row < len(rows) or scores[row] > 0.0]
         kept = _allot_places(entries, scores, live, query.limit, self.weights)
         return RankedEntries(

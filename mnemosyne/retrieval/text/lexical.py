@@ -115,7 +115,9 @@ class FoundWords:
         weights = np.array([*terms.values()], dtype=np.float64)
         for pool, each in enumerate(counts):
             slopes[pool] = k1 * b * each.documents / each.tokens if each.tokens else 0.0
-            scales[pool] = weights * inverse_frequencies(each.documents, each.holding) * (k1 + 1.0)
+            # A search for possible names has thousands of terms, and few of them are in any document.
+            held = np.flatnonzero(each.holding)
+            scales[pool, held] = weights[held] * inverse_frequencies(each.documents, each.holding[held]) * (k1 + 1.0)
         slopes = np.repeat(slopes, len(terms))
         for (_, slots, counted, sizes), cells in zip(self._parts, self._cells, strict=True):
             part = sizes * slopes.take(cells)
