@@ -62,6 +62,7 @@ ARGUMENTS = {
     "memory lore edit": ("whispering_forest", "{lore}", "--text", "The mill turns."),
     "memory lore compare": ("demo", *WORDS),
     "memory search": ("mill", *SESSION),
+    "memory facts": SESSION,
     "memory show": ("{memory}", *SESSION),
     "memory remember": ("The bridge is down.", *SESSION),
     "memory edit": ("{memory}", "The mill burnt down.", *SESSION),
