@@ -24,8 +24,10 @@ from jacquard.pipeline.curation.selection_parser import parse_selection
 from jacquard.pipeline.curation.selectors.excerpt import excerpt
 from jacquard.pipeline.curation.selectors.heuristic import fingerprint_text
 from jacquard.pipeline.curation.selectors.relevance import content_words, estimate_relevance
+from jacquard.pipeline.curation.validity import find_asked_turn, with_asked_time
 from jacquard.pipeline.planning.actions import MAX_INPUT_CHARS
 from jacquard.pipeline.truncation import truncate_with_size
+from jacquard.pipeline.turn import NO_PLAN
 from jacquard.pipeline.weaving.authored_cuts import cut_block
 from mnemosyne import (
     BlockType,
@@ -208,6 +210,13 @@ def find_what_is_open(text: str) -> None:
     for left in (find_threads(text, ""), find_threads("", text), find_threads(text, text)):
         assert all(each.kind in KINDS and each.text for each in left)
     find_keeping(text, text)
+
+
+@entry("named turn", LIMITS.user_message_chars)
+def find_named_turn(text: str) -> None:
+    asked = find_asked_turn(text)
+    assert asked is None or asked >= 0
+    with_asked_time(NO_PLAN, text, 10)
 
 
 @entry("shortened text", LIMITS.tool_result_chars)
