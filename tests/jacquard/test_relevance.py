@@ -299,6 +299,49 @@ def test_a_rare_character_alone_is_a_word():
     assert max(estimates, key=lambda name: estimates[name]) == "cough"
 
 
+SHIPPING = "每单运费 12 元，订单满 199 元免运费。"
+HELP = (
+    SHIPPING,
+    "工作日 15:00 前的订单当天发货。",
+    "五个工作日内原路退款。",
+    "玻璃灯罩的灯分两箱寄出。",
+    "The shipping is 12 crowns.",
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [
+        ("运费多少？", 0),
+        ("运费多少钱", 0),
+        ("请问运费？", 0),
+        ("多少钱免运费？", 0),
+        ("几天发货？", 1),
+        ("什么时候退款？", 2),
+        ("灯罩呢？", 3),
+        ("How much is the shipping?", 4),
+    ],
+)
+def test_a_short_question_of_one_word_finds_the_text_that_has_it_without_vectors(question, wanted):
+    pool = [candidate(f"c{n}", text, 1.0 - n / 10) for n, text in enumerate(HELP)]
+    assert f"c{wanted}" in choose(asked(*pool, text=question, relevance_floor=0.5)).entry_ids
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["你好吗？", "多少？", "谁？", "我数运费。", "How many?", "他在哪里？", "好了没？我付运费。", "Ship it please."],
+)
+def test_a_word_of_asking_alone_and_a_statement_with_one_word_find_nothing(text):
+    pool = [candidate(f"c{n}", each, 1.0 - n / 10) for n, each in enumerate(HELP)]
+    pool += [candidate(f"d{n}", f"第 {n} 天，灯塔亮着，多少人谁也不知道。", 0.4) for n in range(5)]
+    assert choose(asked(*pool, text=text, relevance_floor=0.5)).entry_ids == ()
+
+
+def test_a_word_that_many_candidates_have_makes_none_of_them_relevant():
+    pool = [candidate(f"c{n}", f"第 {n} 单的运费已经付了。", 1.0 - n / 20) for n in range(9)]
+    assert choose(asked(*pool, text="运费多少？", relevance_floor=0.5)).entry_ids == ()
+
+
 def test_who_asks_about_the_past_gets_the_best_two_at_half_of_the_floor():
     pool = [
         candidate(f"c{n}", f"The {word} stood there.", 1.0 - n / 10) for n, word in enumerate(("mill", "inn", "barn"))

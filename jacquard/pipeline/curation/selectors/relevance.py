@@ -15,6 +15,7 @@ from statistics import median, pstdev
 
 from jacquard.core.names import mentions, normalise
 from jacquard.core.protocols import SelectionRequest
+from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens
 from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
@@ -23,6 +24,12 @@ from mnemosyne.values import dataclass
 _FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里外去来说看问想要会能可一个们什么怎么吗呢吧啊"
 )
+_ASKING = lazy_pattern(
+    r"多少钱?|几(?=[^乎])[时点号天个次块岁年日位种]?|哪[里儿些个位天年种]?|什么(?:时候)?|谁|怎么[样办]?|如何|为何|何[时处]|请问|"
+    r"(?<!\w)(?i:how (?:much|many|long|far|often))(?!\w)"
+)
+"""Words by which an input asks; they do not name what it asks about."""
+_SEVERAL_SENTENCES = lazy_pattern(r"[.!?;。！？；\n]\s*[^\s.!?;。！？；]")
 _COSINE_BOUNDS = (-1.0, 3.0)
 _FULL_RECALL = 50
 _READ_CHARS = 2_000
@@ -32,8 +39,8 @@ _CHARACTER_SCORE = 3.0
 """BM25 score of a rare character; recall searches for pairs of characters."""
 _SEVERAL = 2
 _MOSTLY_SHARED = 0.6
-"""Minimum estimate for a candidate with several words, and at least half, of the input; or for an open thread with a person,
-place or date of the input.
+"""Minimum estimate for a candidate with several words, and at least half, of the input, or with all words of a question if few
+candidates have them; or for an open thread with a person, place or date of the input.
 """
 
 
@@ -71,6 +78,7 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
     cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
     said = [_text(candidate) for candidate in request.candidates]
     characters = _find_rare_characters(text, said)
+    asked = _find_rare_question(text, said)
     found = []
     for candidate, cosine, told in zip(request.candidates, cosines, said, strict=True):
         common = words & content_words(told)
@@ -83,7 +91,8 @@ def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WE
         odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
         named = _is_named(candidate, plain)
         odds += weights.title * named
-        least = _MOSTLY_SHARED if shared >= _SEVERAL and 2 * shared >= len(words) else 0.0
+        is_mostly = shared >= _SEVERAL and 2 * shared >= len(words)
+        least = _MOSTLY_SHARED if is_mostly or (asked and asked <= common) else 0.0
         if candidate.kind == THREAD and (named or entities.intersection(candidate.entities)):
             least = _MOSTLY_SHARED
         found.append(max(1.0 / (1.0 + math.exp(-odds)), least))
@@ -100,13 +109,29 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset([word for word in word_tokens(text) if _FUNCTION_CHARACTERS.isdisjoint(word) or not has_cjk(word)])
 
 
+def _find_rare_question(text: str, said: Sequence[str]) -> frozenset[str]:
+    """Return the words of an input that is one question, without its words of asking, if few candidates have all of them; else an
+    empty set. A single Chinese character is not a word.
+    """
+    if not ("?" in text or "？" in text or _ASKING.search(text)) or _SEVERAL_SENTENCES.search(text):
+        return frozenset()
+    words = content_words(_ASKING.sub(" ", text))
+    words = frozenset([word for word in words if len(word) > 1 or not has_cjk(word)])
+    return words if sum([words <= content_words(each) for each in said]) <= _most_holders(len(said)) else frozenset()
+
+
+def _most_holders(candidates: int) -> int:
+    """Return the maximum number of candidates that have a word or character which is rare among them."""
+    return max(_FEW, int(_FEW_SHARE * candidates))
+
+
 def _find_rare_characters(text: str, said: Sequence[str]) -> frozenset[str]:
     """Return the Chinese characters of an input that few candidates have; a single one can be significant, such as 咳, though
     words are searched for by pairs.
     """
     characters = frozenset(text[:_READ_CHARS]) - _FUNCTION_CHARACTERS
     asked = frozenset([character for character in characters if has_cjk(character)])
-    most = max(_FEW, int(_FEW_SHARE * len(said)))
+    most = _most_holders(len(said))
     holding = Counter([character for each in said for character in asked.intersection(each)])
     return frozenset([character for character in asked if holding[character] <= most])
 
