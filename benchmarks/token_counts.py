@@ -11,7 +11,7 @@ from typing import Any
 
 from anyio import to_thread
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from jacquard import ConfigError, RuntimeConfig
 from jacquard.wiring.runtime import open_token_estimator
@@ -53,8 +53,8 @@ async def run(say: Callable[[str], None], progress: Callable[[str, int, int], No
 
 def show(figures: Mapping[str, Any], console: Console) -> None:
     """Print the counts and the ratios as a table."""
-    columns = [each for name in LANGUAGES for each in (f"tokens, {name}", f"estimate / count, {name}")]
-    table = Table("counter", *columns, title="lore of the example world")
+    columns = [each for name in LANGUAGES for each in (f"tokens, {name}", f"ratio, {name}")]
+    table = Table(Column("counter", no_wrap=True), *columns, title="lore of the example world: estimate / count")
     table.add_row("estimate", *(each for name in LANGUAGES for each in (f"{figures['estimate'][name]:,}", "")))
     for counter, found in figures["counters"].items():
         cells = (each for name in LANGUAGES for each in (f"{found[name]['tokens']:,}", f"{found[name]['ratio']:.2f}"))
