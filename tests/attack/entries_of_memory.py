@@ -55,7 +55,8 @@ from mnemosyne.evidence.selectors import parse_selector
 from mnemosyne.privacy.redact import redact_text, result_of
 from mnemosyne.privacy.runs import RUN, RUN_WEIGHT, TELLING, TextMatcher, plain_form, weight
 from mnemosyne.privacy.scrub import Scrubber
-from mnemosyne.retrieval.engines.rows import date_words, own_words
+from mnemosyne.retrieval.engines.rows import date_words, names_of_subject, own_words
+from mnemosyne.retrieval.recall.entities import asks_for_several, name_terms
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rerank_features import text_features
@@ -82,8 +83,9 @@ def read_query(text: str) -> None:
         text=text, world_id="w", session_id="s", lineage=(), depth=1, recent=(text, "Yes."), keywords=(text[:40],)
     )
     for each in split_query(query):
-        find_query_features(each, lexical_terms(each))
+        asks_for_several(find_query_features(each, lexical_terms(each)), each.text)
         vector_texts(each)
+        name_terms(each)
 
 
 @entry("dates", LIMITS.tool_result_chars)
@@ -108,6 +110,23 @@ def index_entry(text: str) -> None:
     own_words(entry_)
     date_words(entry_)
     text_features(text)
+
+
+@entry("names of an entry of lore", LIMITS.reply_chars)
+def name_subject(text: str) -> None:
+    for title in ("", text):
+        names = names_of_subject(
+            MemoryEntry(
+                entry_id="e",
+                scope="session:s",
+                chain=Chain.LORE,
+                kind="agent",
+                text=text,
+                title=title,
+                keys=(text[:200],),
+            )
+        )
+        assert len(names) == len(set(names))
 
 
 @entry("relevance", LIMITS.user_message_chars)

@@ -41,6 +41,7 @@ SHORT = 12
 FOREST = Path(__file__).parents[2] / "examples" / "whispering_forest" / "en"
 NO_CREDENTIAL = {
     "layout",
+    "layers.agent",
     "template_id",
     "viewer",
     "model_hint",
