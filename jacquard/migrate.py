@@ -486,8 +486,8 @@ _FORMER_DEFAULTS = {
     "summary.max_summary_tokens": 512,
 }
 _LEFT_OUT = """profile locale limits memory snapshots token_estimator activation world_info untagged_updates budget.state_share
-    planner.name selector.name selector.rationale layers.agent redaction.redactor history.shown_turns curation.dates curation.flesh_tokens
-    curation.relevance_floor curation.relevance_floor_past evidence.relevance_floor"""
+    planner.name selector.name selector.rationale layers.agent redaction.redactor history.shown_turns curation.dates
+    curation.flesh_tokens curation.relevance_floor curation.relevance_floor_past evidence.relevance_floor"""
 _NO_PART = ("consolidation", "observability", "chunks", "locks", "snapshots", "tags")
 
 
