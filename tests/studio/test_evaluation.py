@@ -49,7 +49,7 @@ WORDS = {
     "en": {"room": "Evaluation", "progress": "{} of 20 turns", "only": "Selected only by A", "worse": "B is worse"},
     "zh": {"room": "评测", "progress": "已标注 {} / 20", "only": "只有 A 选取", "worse": "B 更差"},
 }
-HOSTILE = "</textarea></pre><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*7 }}"
+HOSTILE = "</textarea></pre><script>alert(1)</script><img src=x onerror=alert(2)> {{ 7*107 }}"
 METRICS = ("recall@5", "recall@10", "recall@25", "recall@50", "all@10", "ndcg@5", "precision@5")
 
 
@@ -226,7 +226,8 @@ def test_hostile_reports_stay_text(browser, reports):
                 walker.open(f"{base}{path}")
                 assert walker.page.locator("main script, main img").count() == 0
                 assert "<img src=x onerror=alert" in walker.page.inner_text("main")
-                assert "49" not in walker.page.inner_text("main").replace("{{ 7*7 }}", "")
+                # No time of day and no date has this number.
+                assert "749" not in walker.page.inner_text("main")
 
 
 @pytest.mark.parametrize(("language", "scheme"), [("en", "light"), ("zh", "dark")])

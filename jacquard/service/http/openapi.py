@@ -65,11 +65,12 @@ def build_openapi(operations: Sequence[Operation], version: str) -> dict[str, An
     }
 
 
-_TIME = (
-    r"^[12][0-9]{3}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
-    r"(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])$"
+_DAY = (
+    r"[12][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8]))"
+    r"|([12][0-9](0[48]|[2468][048]|[13579][26])|(1[26]|2[048])00)-02-29"
 )
-"""Times that are valid in every month; a client needs no more to write one."""
+_TIME = rf"^({_DAY})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{{1,6}})?(Z|[+-](0[0-9]|1[0-3]):[0-5][0-9])$"
+"""Times of the years 1000 to 2999, on days that exist: the service answers with them, and takes all of them."""
 
 
 def _describe_times(node: Any) -> None:

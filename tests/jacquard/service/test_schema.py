@@ -6,11 +6,16 @@ The full form is in docs/en/service.md.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from calendar import monthrange
+from datetime import date
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from jacquard.remote.operations import OPERATIONS
 from jacquard.service.http.openapi import build_openapi
@@ -31,6 +36,17 @@ def test_names_in_the_description_lead_to_schemas():
     named = build_openapi(OPERATIONS, "1")["components"]["schemas"]
     used = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
     assert used <= set(named)
+
+
+@given(st.dates(date(1000, 1, 1), date(2999, 12, 31)), st.integers(1, 31))
+@example(date(2024, 2, 1), 29)
+@example(date(2026, 2, 1), 29)
+def test_the_description_of_a_time_has_the_days_that_exist(day, other):
+    """A description that lacked the last days of the months was broken by each answer on these days."""
+    pattern = build_openapi(OPERATIONS, "1")["components"]["schemas"]["MetricsPoint"]["properties"]["at"]["pattern"]
+    assert re.search(pattern, f"{day.isoformat()}T23:59:59Z")
+    exists = other <= monthrange(day.year, day.month)[1]
+    assert bool(re.search(pattern, f"{day:%Y-%m}-{other:02}T00:00:00.5+02:00")) is exists
 
 
 @pytest.mark.parametrize("phase", ["coverage", "fuzzing"])
