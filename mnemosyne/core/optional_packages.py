@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import sys
 import warnings
@@ -115,16 +116,20 @@ def install_command(*extras: str) -> str:
 def command_for(extras: Sequence[str], *, site: Path, prefix: Path) -> str:
     """Return the command that installs `extras` if Jacquard's packages are in the folder `site`.
 
-    In a checkout it is a command for a checkout. In an environment of pipx (`prefix`) it injects the packages of the
-    extras that are missing. Elsewhere it installs the wheel again, with the extras.
+    In an environment of pipx (`prefix`) it injects the packages of the extras that are missing. In a checkout, or if pip
+    installed Jacquard from one, it installs the checkout with the extras. Elsewhere it installs the wheel again, with the extras.
     """
     info = next(iter(sorted(site.glob("jacquard_context-*.dist-info"))), None)
+    from_checkout = f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
     if info is None or (site / "pyproject.toml").exists():
-        return f'pip install ".[{",".join(extras)}]" in a checkout of Jacquard'
+        return from_checkout
     if (prefix / "pipx_metadata.json").exists():
         metadata = (info / "METADATA").read_text(encoding="utf-8")
         if packages := _missing_packages(metadata, extras):
             return f"pipx inject jacquard-context {' '.join(packages)}"
+    source = info / "direct_url.json"
+    if source.exists() and "dir_info" in json.loads(source.read_text(encoding="utf-8")):
+        return from_checkout
     wheel = f"{info.name.removesuffix('.dist-info')}-py3-none-any.whl"
     return f'pip install "{wheel}[{",".join(extras)}]"'
 

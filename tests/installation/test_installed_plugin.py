@@ -104,6 +104,21 @@ def test_a_commit_and_a_replay_go_on_with_the_recorded_counter(turn, folder):
     assert all(not each.get("faults") for each in replayed["turns"])
 
 
+def test_an_evaluation_uses_the_retriever_of_the_plugin(folder):
+    lines = [
+        {"id": f"t:{number}", "chain": "history", "session": "t", "turn": number, "text": f"Line {number}."}
+        for number in range(9)
+    ]
+    query = {"id": "q", "session": "t", "query": "Which line is the last?", "history": [], "relevant": {"t:8": 1}}
+    (folder / "set").mkdir()
+    for name, rows in (("corpus", lines), ("queries", [query])):
+        (folder / "set" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    command = [sys.executable, "-m", "evals", "run", "--data", "set", "--retriever", "sample", "--json", "run.json"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment(folder))
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "run.json").read_text())["queries"][0]["retrieved"][:2] == ["t:8", "t:7"]
+
+
 REDACT = """
 import anyio
 from jacquard import load_config, open_runtime
@@ -132,7 +147,7 @@ def test_evidence_is_redacted_by_the_plugin(turn, folder):
 
 def test_what_is_installed_is_listed_and_an_unknown_name_is_told(folder):
     points = answer_of(jacquard(folder, "operate", "plugins", "--json"))
-    assert [[each["name"] for each in point["plugins"]] for point in points] == [["sample"]] * 8
+    assert [[each["name"] for each in point["plugins"]] for point in points] == [["sample"]] * 9
     assert {each["distribution"] for point in points for each in point["plugins"]} == {"jacquard-sample"}
     done = jacquard(folder, "play", "weave", "--session", "s", "--input", "Hi", "--store", "samples:x")
     assert done.returncode == 1

@@ -216,7 +216,7 @@ def test_a_release_is_built_checked_and_listed_and_built_again_byte_for_byte(tmp
 def test_the_harness_of_the_wheel_says_which_extra_it_needs(environment):
     done = environment.run("python", "-m", "evals", "--help")
     assert done.returncode == 1
-    assert 'pip install ".[evals]"' in done.stderr
+    assert '-py3-none-any.whl[evals]"' in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -36,7 +36,15 @@ def test_in_a_checkout_the_extra_is_installed_from_the_checkout(site: Path) -> N
     assert command_for(("ranks",), site=site, prefix=site) == 'pip install ".[ranks]" in a checkout of Jacquard'
 
 
+def test_what_pip_installed_from_a_checkout_is_installed_from_it_again(site: Path) -> None:
+    source = next(site.iterdir()) / "direct_url.json"
+    source.write_text('{"dir_info": {}, "url": "file:///home/ann/jacquard"}', encoding="utf-8")
+    assert command_for(("ranks",), site=site, prefix=site) == 'pip install ".[ranks]" in a checkout of Jacquard'
+
+
 def test_without_a_checkout_the_wheel_is_installed_with_the_extra(site: Path) -> None:
+    source = next(site.iterdir()) / "direct_url.json"
+    source.write_text('{"archive_info": {}, "url": "file:///home/ann/jacquard.whl"}', encoding="utf-8")
     assert command_for(("ranks",), site=site, prefix=site) == WHEEL
 
 
