@@ -97,7 +97,8 @@ class HeuristicSelector:
 
         `why` of the selection states the score of each candidate, and the relevance of the chosen ones.
         """
-        return await calculate(self._select, request, size=len(request.candidates) * _CHARS_A_CANDIDATE)
+        size = len(request.user_message) + len(request.candidates) * _CHARS_A_CANDIDATE
+        return await calculate(self._select, request, size=size)
 
     def _select(self, request: SelectionRequest) -> Selection:
         likely = dict(zip([each.entry_id for each in request.candidates], estimate_relevance(request), strict=True))
