@@ -9,7 +9,7 @@ tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -53,6 +53,7 @@ from jacquard.memory.verbs.proposals import load_proposals, load_waiting, propos
 from jacquard.pipeline.record.events import emit_usage
 from jacquard.pipeline.worlds import WorldSource, name_of_speaker, party_names
 from mnemosyne.chains.audience import (
+    Audience,
     audience_field,
     audience_of_entry,
     audience_of_messages,
@@ -144,6 +145,11 @@ def make_entries(
             )
         made += _make_threads(turn, memory, lexicon, threads)
     return made
+
+
+def _select_known(entries: Iterable[MemoryEntry], audience: Audience) -> list[MemoryEntry]:
+    """Return the entries that everybody in `audience` may know, in their order."""
+    return [each for each in entries if join_audiences((audience, audience_of_entry(each))) == audience]
 
 
 def _placed(entries: Sequence[MemoryEntry], batch: Sequence[TurnRecord]) -> list[MemoryEntry]:
@@ -320,16 +326,9 @@ class Consolidator:
         for batch in split_batches(bare, config.batch_turns):
             try:
                 audience = audience_of_messages(told_messages(batch[0].messages))
-                shown = [each for each in threads if join_audiences((audience, audience_of_entry(each))) == audience]
-                shown = shown[-OPEN_SHOWN:]
-                facts = [
-                    each
-                    for each in valid_facts(before)
-                    if join_audiences((audience, audience_of_entry(each))) == audience
-                ]
-                memories = await self._extract_memories(
-                    head, batch, party_names(world), config, shown, facts[-FACTS_SHOWN:]
-                )
+                shown = _select_known(threads, audience)[-OPEN_SHOWN:]
+                facts = _select_known(valid_facts(before), audience)[-FACTS_SHOWN:]
+                memories = await self._extract_memories(head, batch, party_names(world), config, shown, facts)
             except (ModelError, SummarizerError) as error:
                 failures.append(f"turns {batch[0].depth}-{batch[-1].depth}: {error}")
             else:
