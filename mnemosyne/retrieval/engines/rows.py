@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from urllib.parse import quote
 
@@ -18,12 +19,15 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.text.date_spans import words_of, words_of_day
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.names import NAME_FACET, subject_names
+from mnemosyne.retrieval.text.persons import find_persons
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
 from mnemosyne.schema.memory import DOCUMENT, Chain, LoreCategory, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.values import dataclass
 
 _LEAD_CHARS = 120
+NAMES_PERSONS = frozenset((Chain.HISTORY, Chain.NARRATIVE))
+"""Chains whose entries are indexed under the persons that they name or mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,11 +151,27 @@ def entity_facet(entity_id: str) -> str:
 
 
 def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
-    """Return the names of what an entry of lore is about. Passages of documents, and entries of other chains, have none."""
+    """Return the names of what an entry is about: the subject of an entry of lore, or the persons of a message (`name_persons`).
+
+    Passages of documents have none.
+    """
+    if entry.chain in NAMES_PERSONS:
+        return subject_names("", entry.keys, "")
     if entry.chain is not Chain.LORE or entry.kind == DOCUMENT:
         return ()
     is_person = entry.kind == LoreCategory.AGENT
     return subject_names(entry.title, entry.keys, entry.text[:_LEAD_CHARS], is_person=is_person)
+
+
+def name_persons(entry: MemoryEntry, before: Sequence[MemoryEntry]) -> MemoryEntry:
+    """Return a message or narrative with the names of its persons as keys; `before` has the messages directly before it.
+
+    Other entries are returned unchanged.
+    """
+    if entry.chain not in NAMES_PERSONS:
+        return entry
+    spoken = [(each.speaker or "", each.text) for each in before]
+    return replace(entry, keys=find_persons((entry.speaker or "", entry.text), spoken))
 
 
 def date_words(entry: MemoryEntry) -> str:

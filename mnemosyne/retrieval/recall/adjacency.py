@@ -30,6 +30,8 @@ class LinkedEntry:
     item: SequencedEntry
     neighbours: tuple[MemoryEntry, ...] | None = None
     """The neighbours of the entry. None if the kind of the entry has no neighbours."""
+    before: int = 0
+    """Number of neighbours that come before the entry. They are the first ones."""
 
     @property
     def entries(self) -> tuple[MemoryEntry, ...]:
@@ -73,8 +75,7 @@ class ConversationTail:
             while first > max(len(before) - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
                 first -= 1
             found.extend(
-                LinkedEntry(item=line[place], neighbours=_neighbours_of(line, place))
-                for place in range(first, len(line))
+                _link_neighbours(line, place) for place in range(first, len(line))
             )
             self._ends[branch_id] = line[-2 * REACH :]
         self._leave_documents()
@@ -108,14 +109,15 @@ def join_neighbours(linked: Sequence[LinkedEntry], find: Callable[[MemoryEntry],
     return rows
 
 
-def _neighbours_of(line: Sequence[SequencedEntry], place: int) -> tuple[MemoryEntry, ...]:
-    """Return the messages up to `REACH` before and after an index, in order, without those beyond a gap in time."""
+def _link_neighbours(line: Sequence[SequencedEntry], place: int) -> LinkedEntry:
+    """Return an entry with the messages up to `REACH` before and after an index, in order, without those beyond a gap in time."""
     first = last = place
     while first > max(place - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
         first -= 1
     while last < min(place + REACH, len(line) - 1) and _is_one_sitting(line[last], line[last + 1]):
         last += 1
-    return tuple(item.entry for item in (*line[first:place], *line[place + 1 : last + 1]))
+    neighbours = tuple(item.entry for item in (*line[first:place], *line[place + 1 : last + 1]))
+    return LinkedEntry(item=line[place], neighbours=neighbours, before=place - first)
 
 
 def has_neighbours(entry: MemoryEntry) -> bool:

@@ -60,6 +60,16 @@ def name_terms(query: RetrievalQuery) -> dict[str, float]:
     return terms
 
 
+def person_terms(query: RetrievalQuery) -> dict[str, float]:
+    """Return the index terms of names by which messages are found: those in the input, and if the input has a pronoun for a
+    person, those in the messages before it (see `name_terms`).
+    """
+    terms = name_terms(query)
+    if not terms or _OF_PERSON.search(query.text):
+        return terms
+    return {NAME_FACET + name: 1.0 for _, _, name in find_phrases(query.text[-TALK_CHARS:])}
+
+
 def find_subject_shares(query: RetrievalQuery, entries: Sequence[MemoryEntry]) -> Scores:
     """Return for each entry of lore how much the input is about its subject (0..1).
 

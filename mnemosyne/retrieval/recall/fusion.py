@@ -47,7 +47,7 @@ class FusionWeights:
     - `vector_power` is the exponent of the scaled vector scores (`Arm.power`).
     - `beside` and the other `beside` fields that apply give the share of a hit's score that is added to its neighbours. It
       is greater for long queries, and differs by chain.
-    - The last twelve fields are used by reranking. Each is multiplied by a feature (0..1) of an entry and added to its score.
+    - The last thirteen fields are used by reranking. Each is multiplied by a feature (0..1) of an entry and added to its score.
       `length_answer` and `asking_answer` apply to questions, in conversations whose messages are short. `character_talk` and
       `longer_talk` are also multiplied by the share of the recent conversation in the query.
     """
@@ -75,6 +75,7 @@ class FusionWeights:
     character_talk: float = -1.2
     longer_talk: float = 0.75
     subject: float = 0.8
+    person: float = 0.2
     address: float = -0.2
 
 

@@ -39,6 +39,7 @@ from mnemosyne.protocols import (
     VectorStore,
     is_cold,
 )
+from mnemosyne.retrieval.engines.rows import NAMES_PERSONS
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -55,6 +56,7 @@ from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
+_PERSON_LIMIT = 20
 _TRIES = 3
 
 Fetched = dict[tuple[str, str], MemoryEntry]
@@ -395,18 +397,20 @@ class HybridRetriever:
         words = state.pools if BM25 in self._arms and state.terms else []
         facets = state.pools if state.whole and state.facets else []
         named = [pool for pool in state.pools if pool.chain is Chain.LORE] if state.names else []
+        about = [pool for pool in state.pools if pool.chain in NAMES_PERSONS] if state.persons else []
         found = await self._index.search_texts(
             [
                 *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),
                 *(TextSearch(state.facets, pool.where, _FACET_LIMIT) for pool in facets),
                 *(TextSearch(state.names, pool.where, _FACET_LIMIT) for pool in named),
+                *(TextSearch(state.persons, pool.where, _PERSON_LIMIT) for pool in about),
             ]
         )
         for pool, hits in zip(words, found, strict=False):
             state.add_hits(BM25, pool, hits, self._weights_for(state))
         for pool, hits in zip(facets, found[len(words) :], strict=False):
             pool.near = hits
-        for pool, hits in zip(named, found[len(words) + len(facets) :], strict=True):
+        for pool, hits in zip((*named, *about), found[len(words) + len(facets) :], strict=True):
             pool.named = hits
         state.record_ms("words", started)
         if state.whole and self._embedder is not None and not state.vectors:

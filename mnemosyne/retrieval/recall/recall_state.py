@@ -18,13 +18,14 @@ import numpy.typing as npt
 
 from mnemosyne.core.codec import Struct
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.rows import own_words
+from mnemosyne.retrieval.engines.rows import NAMES_PERSONS, own_words
 from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
 from mnemosyne.retrieval.recall.entities import (
     asks_for_several,
     find_addresses,
     find_subject_shares,
     name_terms,
+    person_terms,
     spread_moments,
 )
 from mnemosyne.retrieval.recall.fusion import (
@@ -78,12 +79,14 @@ class FoundEntries(Struct, frozen=True, kw_only=True):
     """Weight of each entry's chain."""
     units: Scores
     """Unit in which features are added to each score later. It is 0 for an entry that is only near on the graph."""
+    persons: Scores
+    """Score of each message for the persons that the query names, relative to the best one (0..1)."""
     by_arm: dict[str, Scores]
     """Scores of each arm; NaN for entries that the arm did not return."""
 
 
 _NONE: Scores = np.zeros(0)
-_NOTHING_FOUND = FoundEntries(places=[], fused=_NONE, weights=_NONE, units=_NONE, by_arm={})
+_NOTHING_FOUND = FoundEntries(places=[], fused=_NONE, weights=_NONE, units=_NONE, persons=_NONE, by_arm={})
 
 
 class RankedEntries(Struct, frozen=True, kw_only=True):
@@ -119,6 +122,7 @@ class RecallState:
         self.features = find_query_features(query, terms)
         self.facets = facet_terms(query)
         self.names = name_terms(query) if whole else {}
+        self.persons = person_terms(query) if whole else {}
         self.weights = chain_weights(query)
         self.pools = _build_pools(query, self.weights)
         self.depth = max(3 * query.limit, 100)
@@ -179,6 +183,7 @@ class RecallState:
         parts: list[Scores] = []
         near: list[npt.NDArray[np.bool_]] = []
         units: list[Scores] = []
+        persons: list[Scores] = []
         by_arm: dict[str, list[Scores]] = {name: [] for pool in self.pools for name in pool.arms}
         for number, (pool, tops) in enumerate(
             zip(self.pools, shared_tops([pool.arms for pool in self.pools]), strict=True)
@@ -192,6 +197,9 @@ class RecallState:
             is_near[columns.places[_NEAR]] = True
             is_named = np.zeros(size, dtype=np.bool_)
             is_named[columns.places[_NAMED]] = True
+            about = np.zeros(size)
+            if pool.chain in NAMES_PERSONS and pool.named:
+                about[columns.places[_NAMED]] = np.array(pool.named.scores) / pool.named.scores[0]
             for name, scores in by_arm.items():
                 own = np.full(size, np.nan)
                 if name in pool.arms:
@@ -200,6 +208,7 @@ class RecallState:
             ids += columns.entry_ids
             owners += [number] * size
             parts.append(fused)
+            persons.append(about)
             near.append(is_near | is_named)
             units.append(np.where(np.isnan(fused) & ~is_named, 0.0, unit))
         if not ids:
@@ -212,6 +221,7 @@ class RecallState:
             fused=fused,
             weights=of_pool[best],
             units=np.concatenate(units)[best],
+            persons=np.concatenate(persons)[best],
             by_arm={name: np.concatenate(scores)[best] for name, scores in by_arm.items()},
         )
 
@@ -230,6 +240,7 @@ class RecallState:
         is_several = False
         if self.whole:
             looks = add_rerank_features(query, self.features, entries, weights)
+            looks += weights.person * found.persons[rows]
             looks += weights.subject * find_subject_shares(query, entries)
             if is_several := asks_for_several(self.features, query.text):
                 looks += weights.address * find_addresses(query, entries)

@@ -14,7 +14,7 @@ from functools import partial
 import anyio
 
 from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
-from mnemosyne.retrieval.engines.rows import neighbour_key, own_words
+from mnemosyne.retrieval.engines.rows import name_persons, neighbour_key, own_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.linking import TailCache, link_page, read_linked
 from mnemosyne.retrieval.recall.indexing.missing import MissingVectors
@@ -379,7 +379,11 @@ class Indexer:
         if vectors is not None:
             vectors = self._vectors.round(vectors)
         model = self._embedder.name if with_vectors and self._embedder is not None else ""
-        await self._index.add(scope, [each.item for each in linked], vectors, keys=keys, model=model)
+        items = [
+            replace(each.item, entry=name_persons(each.item.entry, (each.neighbours or ())[: each.before]))
+            for each in linked
+        ]
+        await self._index.add(scope, items, vectors, keys=keys, model=model)
         made = [each for each in linked if model and all(self._vectors.is_made(scope, entry) for entry in each.entries)]
         embedded = {each.item.entry.entry_id for each in made}
         self._missing.note(scope, linked, embedded, by_model=bool(model))
