@@ -26,8 +26,6 @@ from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.values import dataclass
 
 _LEAD_CHARS = 120
-NAMES_PERSONS = frozenset((Chain.HISTORY, Chain.NARRATIVE))
-"""Chains whose entries are indexed under the persons that they name or mean."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,11 +149,11 @@ def entity_facet(entity_id: str) -> str:
 
 
 def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
-    """Return the names of what an entry is about: the subject of an entry of lore, or the persons of a message (`name_persons`).
+    """Return the names of what an entry is about: the subject of an entry of lore, or the persons whom a message means (`name_persons`).
 
     Passages of documents have none.
     """
-    if entry.chain in NAMES_PERSONS:
+    if entry.chain is Chain.HISTORY:
         return subject_names("", entry.keys, "")
     if entry.chain is not Chain.LORE or entry.kind == DOCUMENT:
         return ()
@@ -164,11 +162,11 @@ def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
 
 
 def name_persons(entry: MemoryEntry, before: Sequence[MemoryEntry]) -> MemoryEntry:
-    """Return a message or narrative with the names of its persons as keys; `before` has the messages directly before it.
+    """Return a message with the names of the persons whom it means as keys; `before` has the messages directly before it.
 
     Other entries are returned unchanged.
     """
-    if entry.chain not in NAMES_PERSONS:
+    if entry.chain is not Chain.HISTORY:
         return entry
     spoken = [(each.speaker or "", each.text) for each in before]
     return replace(entry, keys=find_persons((entry.speaker or "", entry.text), spoken))

@@ -16,7 +16,8 @@ from mnemosyne.core.lazy_patterns import lazy_pattern
 from mnemosyne.retrieval.engines.rows import names_of_subject
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, is_self_contained
 from mnemosyne.retrieval.text.lexical import Scores
-from mnemosyne.retrieval.text.names import NAME_FACET, find_phrases
+from mnemosyne.retrieval.text.names import NAME_FACET, find_phrases, subject_names
+from mnemosyne.retrieval.text.persons import find_relation
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.query import RetrievalQuery
@@ -64,10 +65,12 @@ def person_terms(query: RetrievalQuery) -> dict[str, float]:
     """Return the index terms of names by which messages are found: those in the input, and if the input has a pronoun for a
     person, those in the messages before it (see `name_terms`).
     """
-    terms = name_terms(query)
-    if not terms or _OF_PERSON.search(query.text):
-        return terms
-    return {NAME_FACET + name: 1.0 for _, _, name in find_phrases(query.text[-TALK_CHARS:])}
+    text = query.text[-TALK_CHARS:]
+    leans = _OF_PERSON.search(text) is not None
+    terms = name_terms(query) if leans else {NAME_FACET + name: 1.0 for _, _, name in find_phrases(text)}
+    relation = find_relation(text)
+    names = () if relation is None else subject_names("", (relation.name,), "")
+    return {**terms, **{NAME_FACET + name: 1.0 for name in names}}
 
 
 def find_subject_shares(query: RetrievalQuery, entries: Sequence[MemoryEntry]) -> Scores:

@@ -39,7 +39,6 @@ from mnemosyne.protocols import (
     VectorStore,
     is_cold,
 )
-from mnemosyne.retrieval.engines.rows import NAMES_PERSONS
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
@@ -397,7 +396,7 @@ class HybridRetriever:
         words = state.pools if BM25 in self._arms and state.terms else []
         facets = state.pools if state.whole and state.facets else []
         named = [pool for pool in state.pools if pool.chain is Chain.LORE] if state.names else []
-        about = [pool for pool in state.pools if pool.chain in NAMES_PERSONS] if state.persons else []
+        about = [pool for pool in state.pools if pool.chain is Chain.HISTORY] if state.persons else []
         found = await self._index.search_texts(
             [
                 *(TextSearch(state.terms, pool.where, state.depth, state.beside(pool)) for pool in words),

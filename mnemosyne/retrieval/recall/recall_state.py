@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from mnemosyne.core.codec import Struct
 from mnemosyne.protocols import Vectors
-from mnemosyne.retrieval.engines.rows import NAMES_PERSONS, own_words
+from mnemosyne.retrieval.engines.rows import own_words
 from mnemosyne.retrieval.recall.arms import ARMS, BM25, build_arm
 from mnemosyne.retrieval.recall.entities import (
     asks_for_several,
@@ -198,7 +198,7 @@ class RecallState:
             is_named = np.zeros(size, dtype=np.bool_)
             is_named[columns.places[_NAMED]] = True
             about = np.zeros(size)
-            if pool.chain in NAMES_PERSONS and pool.named:
+            if pool.chain is Chain.HISTORY and pool.named:
                 about[columns.places[_NAMED]] = np.array(pool.named.scores) / pool.named.scores[0]
             for name, scores in by_arm.items():
                 own = np.full(size, np.nan)

@@ -1,4 +1,4 @@
-"""Finds the persons that a message is about: those that it names, those that its pronouns mean, and relatives of its speaker.
+"""Finds the persons that a message means without naming them: by a pronoun, or as relatives of its speaker.
 
 Uses rules for English and Chinese, no model and no list of known persons. The names of a message depend only on the message and on
 the messages directly before it, so that an index that grew is equal to one that was rebuilt.
@@ -7,13 +7,13 @@ the messages directly before it, so that an index that grew is equal to one that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import chain
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
-from mnemosyne.retrieval.text.words import STOP_WORDS
-from mnemosyne.values import dataclass
+from mnemosyne.retrieval.text.words import STOP_WORDS, has_cjk
 
 Spoken = tuple[str, str]
 """Speaker ('' if unknown) and text of a message."""
@@ -21,6 +21,7 @@ Spoken = tuple[str, str]
 _MOST_CHARS = 2_000
 _MOST_NAMES = 12
 _SHE, _HE, _THEY = "she", "he", "they"
+_MY, _YOUR = "my", "your"
 _SAME_KIN = (
     (_SHE, "mother", "mom", "mum", "mama"),
     (_HE, "father", "dad", "papa"),
@@ -87,14 +88,14 @@ _NO_NAMES = frozenset(
     "congrats christmas english french chinese american spanish german internet please well also maybe sure".split()
 )
 _ENGLISH = lazy_pattern(
-    r"(?P<own>\b(?i:my)\s(?:[a-z]+\s)?(?P<kin>" + _ENGLISH_KIN + r")\b)"
-    r"|(?P<of>\b[A-Z][a-z]+)['\u2019]s\s(?:[a-z]+\s)?(?P<kin_of>" + _ENGLISH_KIN + r")\b"
+    r"(?P<my>\b(?i:my)\s(?:[a-z]+\s)?(?P<kin_my>" + _ENGLISH_KIN + r")\b)"
+    r"|\b(?P<of>[A-Z][a-z]+)['\u2019]s\s(?:[a-z]+\s)?(?P<kin_of>" + _ENGLISH_KIN + r")\b"
     r"|(?P<your>\b(?i:your)\s(?:[a-z]+\s)?(?P<kin_your>" + _ENGLISH_KIN + r")\b)"
     r"|(?P<she>\b(?i:she|her|hers|herself)\b)|(?P<he>\b(?i:he|him|his|himself)\b)|(?P<they>\b(?i:they|them|their)\b)"
     r"|(?P<place>\b(?:in|at|the|a|an)\s(?=[A-Z]))?(?P<name>\b[A-Z][a-z]{2,}(?:\s[A-Z][a-z]{2,}){0,2})\b"
 )
 _CHINESE = lazy_pattern(
-    r"(?P<own>我(?:的|家)?(?P<kin>" + _CHINESE_KIN + r"))|(?P<your>[你您](?:的|家)?(?P<kin_your>" + _CHINESE_KIN + r"))"
+    r"(?P<my>我(?:的|家)?(?P<kin_my>" + _CHINESE_KIN + r"))|(?P<your>[你您](?:的|家)?(?P<kin_your>" + _CHINESE_KIN + r"))"
     r"|(?P<they>[他她]们)|(?P<she>她)|(?P<he>(?<![其吉])他)"
     r"|(?P<title>[" + _SURNAMES + r"](?:" + _HONORIFICS + r"))|(?P<familiar>(?<![\u4e00-\u9fff])[老小阿][" + _SURNAMES + r"])"
     r"|(?<![\u4e00-\u9fff])(?P<name>[" + _SURNAMES + r"][\u4e00-\u9fff]{1,2}?)(?=说|道[：，]|问|笑|答|喊|把|给|去|来|是|在|住|点|摇|走|也|的)"
@@ -103,59 +104,91 @@ _STARTS = lazy_pattern(r"(?:^|[.!?:;\n\u201c\"(*]\s*)$")
 _VERB = lazy_pattern(r"(?:['\u2019]s)?\s(?:is|was|has|had|[a-z]{2,}(?:ed|es|s)|went|came|left|gave|told|took|got|and\s[A-Z])\b")
 
 
-@dataclass(frozen=True, slots=True)
-class _Person:
+class PersonFinder(Protocol):
+    """Finds names of persons in Chinese texts, next to the rules."""
+
+    @property
+    def name(self) -> str:
+        """Name and version. Every indexed message of which the names were found with it says so."""
+        ...
+
+    def find(self, text: str) -> Sequence[str]:
+        """Return the names of persons in a text, in order. The same text must always have the same names."""
+        ...
+
+
+class _Person(NamedTuple):
     names: tuple[str, ...]
     kind: str
 
 
-def find_persons(message: Spoken, before: Sequence[Spoken] = ()) -> tuple[str, ...]:
-    """Return the names of the persons that a message is about, without its speaker, each once.
+class _Mark(NamedTuple):
+    """A place of a text that names or means a person: the person, or the kind of the pronoun, or the words of a relative."""
+
+    place: int
+    person: _Person | None = None
+    pronoun: str = ""
+    whose: str = ""
+    kin: str = ""
+
+
+def find_persons(
+    message: Spoken, before: Sequence[Spoken] = (), finder: PersonFinder | None = None
+) -> tuple[str, ...]:
+    """Return the names of the persons that a message means without naming them, each once.
 
     A pronoun of the third person means the last person of a fitting kind in the message, else in the messages `before` it (the
     newest is last). `my brother` means the brother of the speaker, `your brother` that of the speaker before. Persons who take
-    part in the talk are not meant by a pronoun.
+    part in the talk are not meant by a pronoun. `finder` finds more names in Chinese texts.
     """
-    line = [*before, message]
-    known: list[_Person] = []
-    found: list[_Person] = []
-    speakers = [speaker for speaker, _ in line]
-    present = frozenset(part.lower() for speaker in speakers for part in (speaker, *speaker.split()))
-    for place, (speaker, text) in enumerate(line):
-        other = next((each for each in reversed(speakers[:place]) if each and each != speaker), "")
-        found = [*_read_persons(speaker, text[:_MOST_CHARS], other, known, present)]
-        known += found
-    return tuple(dict.fromkeys(chain.from_iterable(each.names for each in found)))[:_MOST_NAMES]
+    seen: list[_Person] = []
+    start, other, speaker = 0, "", ""
+    speakers = [each for each, _ in (*before, message) if each]
+    present = frozenset([part.lower() for each in speakers for part in (each, *each.split())])
+    for said_by, text in (*before, message):
+        other = speaker if speaker and said_by != speaker else other
+        speaker, start = said_by, len(seen)
+        for mark in _read_marks(text[:_MOST_CHARS], finder):
+            person = mark.person
+            if mark.pronoun:
+                person = _last_of_kind(seen, mark.pronoun)
+            elif mark.kin:
+                person = _relative_of({_MY: speaker, _YOUR: other}.get(mark.whose, mark.whose), mark.kin)
+            if person is not None and not any([each.startswith(person.names[0].lower()) for each in present]):
+                seen.append(person)
+    named = dict.fromkeys([name for each in seen[start:] for name in each.names])
+    return tuple([name for name in named if name not in message[1]])[:_MOST_NAMES]
 
 
-def _read_persons(
-    speaker: str, text: str, other: str, before: Sequence[_Person], present: frozenset[str]
-) -> Iterator[_Person]:
-    seen = [*before]
-    marks = [*_ENGLISH.finditer(text), *_CHINESE.finditer(text)]
-    for mark in sorted(marks, key=_order_mark):
-        group = mark.lastgroup or ""
-        parts = mark.groupdict()
-        person: _Person | None = None
-        if parts["own"]:
-            person = _relative_of(speaker, parts["kin"])
-        elif parts["your"]:
-            person = _relative_of(other, parts["kin_your"])
-        elif parts.get("of"):
-            person = _relative_of(parts["of"], parts["kin_of"])
-        elif group in (_SHE, _HE, _THEY):
-            person = _last_of_kind(seen, group)
-        elif parts.get("name") and not parts.get("place") and _is_name(mark, text):
-            person = _Person((mark["name"],), "")
-        elif parts.get("title") or parts.get("familiar"):
-            person = _Person((mark[0], mark[0][0] if parts["title"] else mark[0][1]), "")
-        if person is not None and not any(each.startswith(person.names[0].lower()) for each in present):
-            seen.append(person)
-            yield person
-
-
-def _order_mark(mark: re.Match[str]) -> int:
-    return mark.start()
+@lru_cache(maxsize=1 << 10)
+def _read_marks(text: str, finder: PersonFinder | None) -> tuple[_Mark, ...]:
+    """Return the places of a text that name or mean persons, in order. A text is read up to three times, with the messages
+    after it, so the result is cached.
+    """
+    marks: list[_Mark] = []
+    for match in _ENGLISH.finditer(text):
+        group = "of" if match["of"] else match.lastgroup or ""
+        if group in (_SHE, _HE, _THEY):
+            marks.append(_Mark(match.start(), pronoun=group))
+        elif group in (_MY, _YOUR, "of"):
+            whose = match["of"] if group == "of" else group
+            marks.append(_Mark(match.start(), whose=whose, kin=match[f"kin_{group}"].lower()))
+        elif not match["place"] and _is_name(match, text):
+            marks.append(_Mark(match.start(), person=_Person((match["name"],), "")))
+    if not has_cjk(text):
+        return tuple(marks)
+    for match in _CHINESE.finditer(text):
+        group = match.lastgroup or ""
+        if group in (_SHE, _HE, _THEY):
+            marks.append(_Mark(match.start(), pronoun=group))
+        elif group in (_MY, _YOUR):
+            marks.append(_Mark(match.start(), whose=group, kin=match[f"kin_{group}"]))
+        else:
+            surname = {"title": match[0][0], "familiar": match[0][-1]}.get(group)
+            marks.append(_Mark(match.start(), person=_Person((match[0], surname) if surname else (match[0],), "")))
+    for name in () if finder is None else finder.find(text):
+        marks.append(_Mark(max(text.find(name), 0), person=_Person((name,), "")))
+    return tuple(sorted(marks, key=itemgetter(0)))
 
 
 def _last_of_kind(persons: Sequence[_Person], kind: str) -> _Person | None:
@@ -163,28 +196,24 @@ def _last_of_kind(persons: Sequence[_Person], kind: str) -> _Person | None:
     return next((each for each in reversed(persons) if each.kind == kind or (not each.kind and kind != _THEY)), None)
 
 
-def _relative_of(speaker: str, word: str) -> _Person | None:
-    if not speaker:
-        return None
-    kind, words = _KIN[word]
-    if word.isascii():
-        names = tuple(f"{speaker}'s {each}" for each in words)
-    else:
-        names = tuple(f"{speaker}{joint}{each}" for each in words for joint in ("的", ""))
-    return _Person(names, kind)
+def _relative_of(person: str, word: str) -> _Person | None:
+    return _Person((_name_relative(person, word),), _KIN[word][0]) if person else None
 
 
-def _is_name(mark: re.Match[str], text: str) -> bool:
+def _name_relative(person: str, word: str) -> str:
+    """Return the name of a relative; words with the same meaning (`mom`, `mother`) give the same name."""
+    main = _KIN[word][1][0]
+    return f"{person}'s {main}" if word.isascii() else f"{person}的{main}"
+
+
+def _is_name(match: re.Match[str], text: str) -> bool:
     """Return whether a capitalised word is a name: within a sentence, or before a verb at the begin of one."""
-    first = mark["name"].split()[0]
-    if not first.isascii():
-        return True
-    if first.lower() in STOP_WORDS or first.lower() in _NO_NAMES:
+    first = match["name"].split()[0]
+    if first.lower() in STOP_WORDS or first.lower() in _NO_NAMES or first.endswith("ing"):
         return False
-    begin, end = mark.span("name")
-    if first.endswith("ing"):
-        return False
-    return _STARTS.search(text, max(begin - 4, 0), begin) is None and begin > 0 or _VERB.match(text, end) is not None
+    begin, end = match.span("name")
+    is_first = begin == 0 or _STARTS.search(text, max(begin - 4, 0), begin) is not None
+    return not is_first or _VERB.match(text, end) is not None
 
 
 _RELATION = lazy_pattern(
@@ -194,12 +223,23 @@ _RELATION = lazy_pattern(
 _NAME = r"(?P<name{0}>[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)"
 
 
+class Relation(NamedTuple):
+    """A person by a relation to another: the other person, words for the relation, and the name under which messages about the
+    person are indexed.
+    """
+
+    person: str
+    words: tuple[str, ...]
+    name: str
+
+
 @lru_cache(maxsize=1 << 8)
-def find_relation(text: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the person and the words of the relation by which a question means somebody (`Wren's brother`), or None."""
+def find_relation(text: str) -> Relation | None:
+    """Return the relation by which a question means somebody (`Wren's brother`), or None."""
     if (found := _RELATION.search(text)) is None:
         return None
-    return found["of"] or found["of_zh"], tuple(_KIN[found["kin"] or found["kin_zh"]][1])
+    person, word = found["of"] or found["of_zh"], found["kin"] or found["kin_zh"]
+    return Relation(person, tuple(_KIN[word][1]), _name_relative(person, word))
 
 
 def find_related(text: str, person: str, words: Sequence[str], *, is_own: bool) -> tuple[str, ...]:
