@@ -11,11 +11,12 @@ import pytest
 from recall_parts import SESSION, WORLD, entry, question, said, written
 
 from mnemosyne import CalibratedEstimator, MemoryEntry, RetrievalQuery
-from mnemosyne.retrieval.engines.rows import row_batch
+from mnemosyne.retrieval.engines.rows import name_persons, row_batch
 from mnemosyne.retrieval.engines.tables.memory import MemoryIndex
 from mnemosyne.retrieval.recall.entities import (
     TALK_CHARS,
     asks_for_several,
+    find_bridges,
     find_subject_shares,
     name_terms,
     spread_moments,
@@ -24,6 +25,7 @@ from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
 from mnemosyne.retrieval.text.names import MOST_UNITS, find_phrases, subject_names
+from mnemosyne.retrieval.text.persons import Spoken, find_persons, find_relation
 
 pytestmark = pytest.mark.anyio
 
@@ -202,3 +204,108 @@ def test_a_question_for_several_moments_gets_messages_of_several_moments() -> No
     assert [name for _, name in sorted(zip(-order, ["a0", "a1", "a2", "b"], strict=True))][:2] == ["a0", "b"]
     untimed = [said(f"a{n}", "Tim", "I read a book.", n) for n in range(4)]
     assert (spread_moments(untimed, scores) == scores).all()
+
+
+@pytest.mark.parametrize(
+    ("message", "before", "meant"),
+    [
+        (("GM", "She left him the key."), [("GM", "Wren walked to the door.")], ("Wren",)),
+        (("Ann", "Where does he live?"), [("Tim", "My brother moved.")], ("Tim's brother",)),
+        (("Ann", "Does your mom know?"), [("Tim", "My brother moved.")], ("Tim's mother",)),
+        (("Ann", "She is kind."), [("Tim", "My brother moved.")], ()),
+        (("Tim", "They love it."), [("Tim", "I took the kids, I mean my kids, to the sea.")], ("Tim's children",)),
+        (("旁白", "她把钥匙给了他。"), [("旁白", "白芷说今天不去。")], ("白芷",)),
+        (("旁白", "他病了。"), [("旁白", "老霍来了。")], ("老霍", "霍")),
+        (("小明", "我弟弟住在杭州。"), [], ("小明的弟弟",)),
+        (("小红", "他喜欢什么？"), [("小明", "我弟弟住在杭州。")], ("小明的弟弟",)),
+        (("小红", "她们走了。"), [("小明", "我弟弟住在杭州。")], ()),
+    ],
+)
+def test_a_message_means_persons_without_naming_them(
+    message: Spoken, before: list[Spoken], meant: tuple[str, ...]
+) -> None:
+    assert find_persons(message, before) == meant
+
+
+def test_those_who_talk_and_words_at_the_begin_of_a_sentence_are_not_meant_by_a_pronoun() -> None:
+    assert find_persons(("Tim", "She is kind."), [("Ann", "Hey Tim! Everything is fine, Tim.")]) == ()
+    assert find_persons(("Tim", "He is kind."), [("Ann", "Painting calms. On Monday, Maria sang.")]) == ("Maria",)
+
+
+def story(count: int, *, chinese: bool = False) -> list[MemoryEntry]:
+    """Return `count` messages about the weather, and two messages of which the second means a person of the first."""
+    weather = "雨下得很大，路上没有人。" if chinese else "Rain fell on the road and nobody went out."
+    named, meant = (
+        ("老霍推开了门。", "他把银钥匙埋在井边。") if chinese else ("Then Wren opened the door.", "She buried a coin.")
+    )
+    return [
+        *[said(f"w{place}", "GM", f"{weather} {place}", place) for place in range(count)],
+        said("named", "GM", named, count),
+        said("meant", "GM", meant, count + 1),
+        *[said(f"v{place}", "GM", f"{weather} {place}", count + 2 + place) for place in range(count)],
+    ]
+
+
+@pytest.mark.parametrize(("text", "chinese"), [("What about Wren?", False), ("老霍怎么了？", True)])
+async def test_a_message_that_means_a_person_by_a_pronoun_is_found_under_the_name(text: str, chinese: bool) -> None:
+    found = await recall_ids(story(30, chinese=chinese), question(text, limit=10, depth=100))
+    assert set(found[:2]) == {"named", "meant"}
+    rows = row_batch(written([name_persons(each, ()) for each in story(3)]), None, None, "").rows
+    assert not any(token.startswith("name=") for row in rows for token in row.tokens)
+
+
+async def test_persons_whom_only_the_talk_names_are_the_same_in_an_index_that_grew() -> None:
+    asked = question("Did she hide it?", recent=("Then Wren opened the door.",), limit=20, depth=100)
+    for page in (1, 2, 3):
+        assert await recall_ids(story(20), asked, page=page) == await recall_ids(story(20), asked)
+
+
+async def test_what_is_said_of_a_relative_of_a_speaker_is_joined_over_time() -> None:
+    talk = [
+        *story(10),
+        said("one", "Tim", "My brother moved.", 40),
+        said("two", "Ann", "He sounds like a kind man.", 41),
+        *[said(f"x{place}", "GM", f"Rain fell. {place}", 42 + place) for place in range(20)],
+        said("three", "Tim", "My brother bakes bread.", 70),
+    ]
+    found = await recall_ids(talk, question("What about Tim's brother?", limit=10, depth=100))
+    assert set(found[:3]) == {"one", "two", "three"}
+
+
+HOPS = [
+    ("Where does Wren's brother live?", "Wren's brother Tom sings.", "Tom has a house in Oslo, where he will live."),
+    ("Where does Wren's brother live?", "Tom is Wren's brother.", "Tom has a house in Oslo, where he will live."),
+    ("王明的弟弟住在哪里？", "王明的弟弟叫小刚。", "小刚住在杭州。"),
+]
+
+
+@pytest.mark.parametrize(("text", "first", "second"), HOPS)
+async def test_a_question_by_a_relation_finds_what_is_said_under_the_name(text: str, first: str, second: str) -> None:
+    others = [
+        said(f"o{place}", "GM", f"Somebody will live by the sea. 有人住在海边。{place}", 20 + place)
+        for place in range(20)
+    ]
+    talk = [said("first", "GM", first, 1), *others, said("second", "GM", second, 90)]
+    found = await recall_ids(talk, question(text, limit=10, depth=100))
+    assert set(found[:2]) == {"first", "second"}
+
+
+async def test_a_name_by_a_relation_comes_only_from_what_the_viewer_may_know() -> None:
+    talk = [said("first", "GM", "Wren's brother Tom sings.", 0), *story(5), said("second", "GM", "Tom left at noon.", 90)]
+    asked = question("Where does Wren's brother live?", limit=20, depth=100)
+    assert "second" in await recall_ids(talk, asked)
+    asked = replace(asked, may_know=lambda entry: entry.entry_id != "first")
+    assert "second" not in await recall_ids(talk, asked)
+
+
+async def test_a_question_whose_words_an_entry_has_is_not_followed() -> None:
+    query = question("Where does Wren's brother live?")
+    entries = [said("a", "GM", "Wren's brother Tom sings.", 1), said("b", "GM", "Wren's brother lives in Oslo.", 2)]
+    assert (relation := find_relation(query.text)) is not None
+    assert find_bridges(query, relation, entries) == ()
+    assert find_bridges(query, relation, entries[:1]) == ("Tom",)
+    assert find_relation("Where does Wren live?") is None
+    own = said("c", "Wren", "My brother is called Tom.", 3)
+    assert find_bridges(query, relation, [own]) == ("Tom",)
+    other = replace(own, speaker="Ann", title="Ann", text="My brother, Wren, is called Ned. My brother Ned sings.")
+    assert find_bridges(query, relation, [other]) == ()

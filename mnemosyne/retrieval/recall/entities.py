@@ -13,11 +13,11 @@ from datetime import timedelta
 import numpy as np
 
 from mnemosyne.core.lazy_patterns import lazy_pattern
-from mnemosyne.retrieval.engines.rows import names_of_subject
+from mnemosyne.retrieval.engines.rows import names_of_subject, own_words
 from mnemosyne.retrieval.recall.query_features import QueryFeatures, is_self_contained
-from mnemosyne.retrieval.text.lexical import Scores
+from mnemosyne.retrieval.text.lexical import Scores, term_weights
 from mnemosyne.retrieval.text.names import NAME_FACET, find_phrases, subject_names
-from mnemosyne.retrieval.text.persons import find_relation
+from mnemosyne.retrieval.text.persons import Relation, find_related, find_relation
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens, word_tokens_of_line
 from mnemosyne.schema.memory import Chain, LoreCategory, MemoryEntry, world_scope
 from mnemosyne.schema.query import RetrievalQuery
@@ -31,7 +31,7 @@ _FADE = 0.7
 """Share of a subject relative to the subject that was named after it."""
 _OF_PERSON = lazy_pattern(r"\b(?:he|she|him|her|his|hers|himself|herself)\b|[他她]", re.IGNORECASE)
 _OF_THING = lazy_pattern(r"\b(?:it|its|itself|this|that)\b|[它]|[这那][部本首座家条件把]", re.IGNORECASE)
-_FEW_TERMS = 5
+_FEW_TERMS, _MOST_TERMS = 5, 12
 _MOMENTS, _MOMENT_TURNS, _MOMENT, _LOSS = 5, 3, timedelta(hours=6), 0.1
 _SEVERAL = lazy_pattern(
     r"^(?:(?:in|on|at|for|to|with|from)\s)?(?:what|which|who|whom|where|how\smany)\b(?:(?!\b(?:say|said|think)\b)[^?]){0,60}?"
@@ -63,9 +63,11 @@ def name_terms(query: RetrievalQuery) -> dict[str, float]:
 
 def person_terms(query: RetrievalQuery) -> dict[str, float]:
     """Return the index terms of names by which messages are found: those in the input, and if the input has a pronoun for a
-    person, those in the messages before it (see `name_terms`).
+    person, those in the messages before it (see `name_terms`). A long input has none, because a name is a small part of it.
     """
     text = query.text[-TALK_CHARS:]
+    if len(term_weights(text)) > (2 * _MOST_TERMS if has_cjk(text) else _MOST_TERMS):
+        return {}
     leans = _OF_PERSON.search(text) is not None
     terms = name_terms(query) if leans else {NAME_FACET + name: 1.0 for _, _, name in find_phrases(text)}
     relation = find_relation(text)
@@ -128,6 +130,23 @@ def _names_in(text: str, known: frozenset[str]) -> list[str]:
             found.append(name)
             last = end
     return found[::-1]
+
+
+def find_bridges(query: RetrievalQuery, relation: Relation, entries: Sequence[MemoryEntry]) -> tuple[str, ...]:
+    """Return the names that entries give to the person whom a question means by `relation` (`Wren's brother`: `Tom`), at most
+    three. Return none if one of the entries has all words of the question, because then no second search is needed.
+    """
+    asked, found = frozenset(word_tokens(query.text)), dict[str, None]()
+    owner = frozenset(word_tokens(relation.person))
+    for entry in entries:
+        words = frozenset(word_tokens(own_words(entry)))
+        if asked <= words:
+            return ()
+        if owner <= words:
+            is_own = owner <= frozenset(word_tokens_of_line(entry.speaker or ""))
+            names = find_related(entry.text, relation.person, relation.words, is_own=is_own)
+            found.update(dict.fromkeys(names))
+    return tuple(found)[:MOST_SUBJECTS]
 
 
 def asks_for_several(features: QueryFeatures, text: str) -> bool:

@@ -40,6 +40,7 @@ from mnemosyne.protocols import (
     is_cold,
 )
 from mnemosyne.retrieval.recall.arms import ALL_ARMS, BM25, VECTOR
+from mnemosyne.retrieval.recall.entities import TALK_CHARS, find_bridges
 from mnemosyne.retrieval.recall.fusion import FusionWeights, find_weights
 from mnemosyne.retrieval.recall.indexing.encoders import Encoder, Encoders, OpenEncoder
 from mnemosyne.retrieval.recall.indexing.indexer import FIT, Progress
@@ -48,14 +49,18 @@ from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.overview import list_entries, spread_over_time
 from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_texts
-from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_rankings
+from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_hops, merge_rankings
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
+from mnemosyne.retrieval.text.lexical import term_weights
+from mnemosyne.retrieval.text.persons import Relation, find_relation
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
 
 _FACET_LIMIT = 50
 _PERSON_LIMIT = 20
+_HOP_ENTRIES = 10
+"""Maximum number of entries that are read for a name, among the best hits and among those about a person."""
 _TRIES = 3
 
 Fetched = dict[tuple[str, str], MemoryEntry]
@@ -411,11 +416,38 @@ class HybridRetriever:
             pool.near = hits
         for pool, hits in zip((*named, *about), found[len(words) + len(facets) :], strict=True):
             pool.named = hits
+        if state.whole and (relation := find_relation(state.query.text[-TALK_CHARS:])) is not None:
+            await self._follow_relation(state, relation, words, fetched)
         state.record_ms("words", started)
         if state.whole and self._embedder is not None and not state.vectors:
             # Most of the best word hits will be kept: they are read while the query's vector is still computed.
             texts = [entry.text for entry in await self._fetch(state.query, fetched, state.likely_places())]
             await calculate(warm_text_features, texts, size=_COST_A_CHAR * sum(map(len, texts)))
+
+    async def _follow_relation(
+        self, state: RecallState, relation: Relation, words: Sequence[Pool], fetched: Fetched
+    ) -> None:
+        """Search words again with the name of the person whom the question means by a relation instead of the relation, if one of
+        the best hits has the name.
+
+        Only entries that the viewer may know can give the name.
+        """
+        places = state.likely_places()[:_HOP_ENTRIES]
+        places += [(pool.scope, name) for pool in state.pools for name in pool.named.entry_ids[:_HOP_ENTRIES]]
+        await self._fetch(state.query, fetched, places)
+        entries = [entry for place in places if (entry := fetched.get(place)) and state.query.admits(entry)]
+        size = size_of(state.query.text) + _COST_A_CHAR * sum([len(entry.text) for entry in entries])
+        names = await calculate(find_bridges, state.query, relation, entries, size=size)
+        if not names:
+            return
+        terms = {**state.terms, **term_weights(" ".join(names))}
+        for term in term_weights(f"{relation.person} {' '.join(relation.words)} {relation.name}"):
+            terms.pop(term, None)
+        found = await self._index.search_texts(
+            [TextSearch(terms, pool.where, state.depth, state.beside(pool)) for pool in words]
+        )
+        for pool, hits in zip(words, merge_hops([pool.arms[BM25].hits for pool in words], found), strict=True):
+            state.add_hits(BM25, pool, hits, self._weights_for(state))
 
     async def _search_vectors(self, state: RecallState, ready: anyio.Event) -> None:
         groups = await self._encoders.group_scopes(dict.fromkeys(pool.scope for pool in state.pools))

@@ -53,6 +53,7 @@ _NEAR = "near"
 _NAMED = "named"
 """Name of the search for entries about a named subject, among the arms."""
 _SEAT_SHARE = 10
+_HOP_SHARE = 0.9
 
 
 @dataclass(kw_only=True, slots=True)
@@ -283,6 +284,22 @@ class RecallState:
         postings = Postings()
         postings.append([word_tokens(own_words(entry)) for entry in entries])
         return postings.scores(self.terms, np.ones(len(entries), dtype=np.bool_))
+
+
+def merge_hops(first: Sequence[Hits], second: Sequence[Hits]) -> list[Hits]:
+    """Return the hits of two searches of some pools. The best hit of the second search gets nine tenths of the best score of the
+    first, and an entry in both gets the greater score.
+    """
+    best, other = (max([hits.scores[0] for hits in found if hits], default=0.0) for found in (first, second))
+    scale = _HOP_SHARE * best / other if other > 0.0 else 0.0
+    merged: list[Hits] = []
+    for own, more in zip(first, second, strict=True):
+        rows = {row[0]: row for row in own.rows()}
+        for name, score, depth, sequence in more.rows():
+            if name not in rows or rows[name][1] < score * scale:
+                rows[name] = name, score * scale, depth, sequence
+        merged.append(Hits.from_rows(sorted(rows.values(), key=lambda row: (-row[1], row[0]))))
+    return merged
 
 
 def _build_pools(query: RetrievalQuery, weights: Mapping[Chain, float]) -> list[Pool]:

@@ -173,8 +173,8 @@ def _read_marks(text: str, finder: PersonFinder | None) -> tuple[_Mark, ...]:
         elif group in (_MY, _YOUR, "of"):
             whose = match["of"] if group == "of" else group
             marks.append(_Mark(match.start(), whose=whose, kin=match[f"kin_{group}"].lower()))
-        elif not match["place"] and _is_name(match, text):
-            marks.append(_Mark(match.start(), person=_Person((match["name"],), "")))
+        elif not match["place"] and (name := _read_name(match, text)):
+            marks.append(_Mark(match.start(), person=_Person((name,), "")))
     if not has_cjk(text):
         return tuple(marks)
     for match in _CHINESE.finditer(text):
@@ -206,14 +206,14 @@ def _name_relative(person: str, word: str) -> str:
     return f"{person}'s {main}" if word.isascii() else f"{person}的{main}"
 
 
-def _is_name(match: re.Match[str], text: str) -> bool:
-    """Return whether a capitalised word is a name: within a sentence, or before a verb at the begin of one."""
-    first = match["name"].split()[0]
-    if first.lower() in STOP_WORDS or first.lower() in _NO_NAMES or first.endswith("ing"):
-        return False
-    begin, end = match.span("name")
+def _read_name(match: re.Match[str], text: str) -> str:
+    """Return capitalised words without words that are not a name, if they are within a sentence or before a verb, else ''."""
+    words, (begin, end) = match["name"].split(), match.span("name")
     is_first = begin == 0 or _STARTS.search(text, max(begin - 4, 0), begin) is not None
-    return not is_first or _VERB.match(text, end) is not None
+    kept = [word for word in words if word.lower() not in STOP_WORDS and word.lower() not in _NO_NAMES]
+    if not kept or kept[0].endswith("ing"):
+        return ""
+    return " ".join(kept) if len(kept) < len(words) or not is_first or _VERB.match(text, end) else ""
 
 
 _RELATION = lazy_pattern(

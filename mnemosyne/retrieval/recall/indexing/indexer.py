@@ -13,6 +13,7 @@ from functools import partial
 
 import anyio
 
+from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.engines.rows import name_persons, neighbour_key, own_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
@@ -32,6 +33,8 @@ _FALLS = 3
 _BATCH = 8
 """Number of texts embedded at a time after turns: a query that arrives meanwhile waits for one batch at most."""
 
+_COST_A_CHAR = 6
+"""Cost of finding the persons of a message, for each of its characters (0.5 µs)."""
 _MOST_SCOPES = 4_096
 
 Progress = Callable[[int, int], None]
@@ -379,14 +382,20 @@ class Indexer:
         if vectors is not None:
             vectors = self._vectors.round(vectors)
         model = self._embedder.name if with_vectors and self._embedder is not None else ""
-        items = [
-            replace(each.item, entry=name_persons(each.item.entry, (each.neighbours or ())[: each.before]))
-            for each in linked
-        ]
+        size = _COST_A_CHAR * sum([len(each.item.entry.text) for each in linked])
+        items = await calculate(_name_persons, linked, size=size)
         await self._index.add(scope, items, vectors, keys=keys, model=model)
         made = [each for each in linked if model and all(self._vectors.is_made(scope, entry) for entry in each.entries)]
         embedded = {each.item.entry.entry_id for each in made}
         self._missing.note(scope, linked, embedded, by_model=bool(model))
+
+
+def _name_persons(linked: Sequence[LinkedEntry]) -> list[SequencedEntry]:
+    """Return the entries to index, messages with the persons whom they mean."""
+    return [
+        replace(each.item, entry=name_persons(each.item.entry, (each.neighbours or ())[: each.before]))
+        for each in linked
+    ]
 
 
 def _chains(scope: str) -> tuple[Chain, ...]:
