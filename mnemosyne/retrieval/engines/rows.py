@@ -19,13 +19,15 @@ from mnemosyne.protocols import Vectors
 from mnemosyne.retrieval.text.date_spans import words_of, words_of_day
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.names import NAME_FACET, subject_names
-from mnemosyne.retrieval.text.persons import find_persons
+from mnemosyne.retrieval.text.persons import PersonFinder, find_persons
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens_of_line
 from mnemosyne.schema.memory import DOCUMENT, Chain, LoreCategory, MemoryEntry
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.values import dataclass
 
 _LEAD_CHARS = 120
+FINDER_FACET = "finder="
+"""Term of every message of which the persons were found by a `PersonFinder`, and begin of the term with its name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -149,7 +151,7 @@ def entity_facet(entity_id: str) -> str:
 
 
 def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
-    """Return the names of what an entry is about: the subject of an entry of lore, or the persons whom a message means (`name_persons`).
+    """Return the names of the subject of an entry of lore, or of the persons whom a message means (`name_persons`).
 
     Passages of documents have none.
     """
@@ -161,15 +163,17 @@ def names_of_subject(entry: MemoryEntry) -> tuple[str, ...]:
     return subject_names(entry.title, entry.keys, entry.text[:_LEAD_CHARS], is_person=is_person)
 
 
-def name_persons(entry: MemoryEntry, before: Sequence[MemoryEntry]) -> MemoryEntry:
+def name_persons(entry: MemoryEntry, before: Sequence[MemoryEntry], finder: PersonFinder | None = None) -> MemoryEntry:
     """Return a message with the names of the persons whom it means as keys; `before` has the messages directly before it.
 
-    Other entries are returned unchanged.
+    Other entries are returned unchanged. If there is a `finder`, its name is added as a tag, so that the row says by what its names
+    were found.
     """
     if entry.chain is not Chain.HISTORY:
         return entry
     spoken = [(each.speaker or "", each.text) for each in before]
-    return replace(entry, keys=find_persons((entry.speaker or "", entry.text), spoken))
+    tags = () if finder is None else (FINDER_FACET, FINDER_FACET + finder.name)
+    return replace(entry, keys=find_persons((entry.speaker or "", entry.text), spoken, finder), tags=tags)
 
 
 def date_words(entry: MemoryEntry) -> str:
@@ -275,4 +279,6 @@ def _tokens(key: str) -> list[str]:
 def _facets(entry: MemoryEntry) -> tuple[str, ...]:
     quest = () if entry.quest_id is None else (quest_facet(entry.quest_id),)
     names = [NAME_FACET + name for name in names_of_subject(entry)]
+    if entry.chain is Chain.HISTORY:
+        names += [tag for tag in entry.tags if tag.startswith(FINDER_FACET)]
     return (*quest, *(entity_facet(entity) for entity in dict.fromkeys(entry.entities)), *names)

@@ -74,9 +74,7 @@ class ConversationTail:
             first = len(before)
             while first > max(len(before) - REACH, 0) and _is_one_sitting(line[first - 1], line[first]):
                 first -= 1
-            found.extend(
-                _link_neighbours(line, place) for place in range(first, len(line))
-            )
+            found.extend(_link_neighbours(line, place) for place in range(first, len(line)))
             self._ends[branch_id] = line[-2 * REACH :]
         self._leave_documents()
         return found

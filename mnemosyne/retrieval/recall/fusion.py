@@ -75,7 +75,7 @@ class FusionWeights:
     character_talk: float = -1.2
     longer_talk: float = 0.75
     subject: float = 0.8
-    person: float = 0.2
+    person: float = 0.1
     address: float = -0.2
 
 

@@ -52,7 +52,7 @@ from mnemosyne.retrieval.recall.query_features import lexical_terms, vector_text
 from mnemosyne.retrieval.recall.recall_state import Pool, RecallState, merge_hops, merge_rankings
 from mnemosyne.retrieval.recall.rerank_features import warm_text_features
 from mnemosyne.retrieval.text.lexical import term_weights
-from mnemosyne.retrieval.text.persons import Relation, find_relation
+from mnemosyne.retrieval.text.persons import PersonFinder, Relation, find_relation
 from mnemosyne.retrieval.text.preview import preview, preview_window
 from mnemosyne.schema.memory import EMPTY, Chain, MemoryEntry, overlay_scope
 from mnemosyne.schema.query import Candidate, RatedEntry, Recall, RetrievalQuery, Signals, TextSearch
@@ -90,6 +90,8 @@ class HybridRetriever:
         vector_patience_seconds: Maximum time that a recall waits for the query's vector before it continues only with
             words.
         vectors: Keeps vectors for all hosts of a store, so that each text is embedded once.
+        persons: Finds names of persons in messages, next to the rules (`ChineseNames`). A message that was indexed with another
+            finder keeps its names until `rebuild`.
 
     Degradations:
 
@@ -121,6 +123,7 @@ class HybridRetriever:
         weights: FusionWeights | None = None,
         open_former: OpenEncoder = lambda name: None,
         vectors: VectorStore | None = None,
+        persons: PersonFinder | None = None,
     ) -> None:
         if not arms or not arms <= ALL_ARMS:
             raise ValueError(f"arms are {sorted(ALL_ARMS)}, at least one of them; got {sorted(arms)}")
@@ -140,6 +143,7 @@ class HybridRetriever:
             least_fitness=self._least_fitness,
             open_former=open_former,
             vectors=self._vectors,
+            persons=persons,
         )
         self._feeds, self._held = set[anyio.CancelScope](), 0
         self._own_scopes: Callable[[], Collection[str]] | None = None

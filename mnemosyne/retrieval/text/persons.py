@@ -7,7 +7,7 @@ the messages directly before it, so that an index that grew is equal to one that
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import NamedTuple, Protocol
@@ -82,29 +82,42 @@ _SURNAMES = (
     "钟汪田任姜范石姚谭廖邹熊陆郝孔崔康毛邱秦史顾侯邵孟龙万段雷钱汤尹黎易武乔贺赖龚霍苗柳白"
 )
 _HONORIFICS = "先生|小姐|姑娘|大夫|医生|掌柜|老板|师傅|师父|大人|夫人|公子|将军|老师|婆婆|大娘|大叔|大爷|队长|船长|教授"
-_NO_NAMES = frozenset(
-    "monday tuesday wednesday thursday friday saturday sunday january february march april may june july august september "
-    "october november december mr mrs ms miss dr sir lady lord king queen god hey hi hello yeah yes okay thanks thank wow "
-    "congrats christmas english french chinese american spanish german internet please well also maybe sure".split()
-)
+_NO_NAME_WORDS = """monday tuesday wednesday thursday friday saturday sunday january february march april may june july august
+    september october november december mr mrs ms miss dr sir lady lord king queen god hey hi hello yeah yes okay thanks thank
+    wow congrats christmas english french chinese american spanish german internet please well also maybe sure"""
+_NO_NAMES = frozenset(_NO_NAME_WORDS.split())
 _ENGLISH = lazy_pattern(
     r"(?P<my>\b(?i:my)\s(?:[a-z]+\s)?(?P<kin_my>" + _ENGLISH_KIN + r")\b)"
     r"|\b(?P<of>[A-Z][a-z]+)['\u2019]s\s(?:[a-z]+\s)?(?P<kin_of>" + _ENGLISH_KIN + r")\b"
     r"|(?P<your>\b(?i:your)\s(?:[a-z]+\s)?(?P<kin_your>" + _ENGLISH_KIN + r")\b)"
     r"|(?P<she>\b(?i:she|her|hers|herself)\b)|(?P<he>\b(?i:he|him|his|himself)\b)|(?P<they>\b(?i:they|them|their)\b)"
-    r"|(?P<place>\b(?:in|at|the|a|an)\s(?=[A-Z]))?(?P<name>\b[A-Z][a-z]{2,}(?:\s[A-Z][a-z]{2,}){0,2})\b"
+    r"|(?P<place>\b(?:in|at|the|a|an|from|(?:trip|went|go|going|gone|been|move|moved|moving|back|come|came|way)\sto)\s(?=[A-Z]))?(?P<name>\b[A-Z][a-z]{2,}(?:\s[A-Z][a-z]{2,}){0,2})\b"
 )
 _CHINESE = lazy_pattern(
-    r"(?P<my>我(?:的|家)?(?P<kin_my>" + _CHINESE_KIN + r"))|(?P<your>[你您](?:的|家)?(?P<kin_your>" + _CHINESE_KIN + r"))"
+    r"(?P<my>我(?:的|家)?(?P<kin_my>"
+    + _CHINESE_KIN
+    + r"))|(?P<your>[你您](?:的|家)?(?P<kin_your>"
+    + _CHINESE_KIN
+    + r"))"
     r"|(?P<they>[他她]们)|(?P<she>她)|(?P<he>(?<![其吉])他)"
-    r"|(?P<title>[" + _SURNAMES + r"](?:" + _HONORIFICS + r"))|(?P<familiar>(?<![\u4e00-\u9fff])[老小阿][" + _SURNAMES + r"])"
-    r"|(?<![\u4e00-\u9fff])(?P<name>[" + _SURNAMES + r"][\u4e00-\u9fff]{1,2}?)(?=说|道[：，]|问|笑|答|喊|把|给|去|来|是|在|住|点|摇|走|也|的)"
+    r"|(?P<title>["
+    + _SURNAMES
+    + r"](?:"
+    + _HONORIFICS
+    + r"))|(?P<familiar>(?<![\u4e00-\u9fff])[老小阿]["
+    + _SURNAMES
+    + r"])"
+    r"|(?<![\u4e00-\u9fff])(?P<name>["
+    + _SURNAMES
+    + r"][\u4e00-\u9fff]{1,2}?)(?=说|道[：，]|问|笑|答|喊|把|给|去|来|是|在|住|点|摇|走|也|的)"
 )
 _STARTS = lazy_pattern(r"(?:^|[.!?:;\n\u201c\"(*]\s*)$")
-_VERB = lazy_pattern(r"(?:['\u2019]s)?\s(?:is|was|has|had|[a-z]{2,}(?:ed|es|s)|went|came|left|gave|told|took|got|and\s[A-Z])\b")
+_VERB = lazy_pattern(
+    r"(?:['\u2019]s)?\s(?:is|was|has|had|[a-z]{2,}(?:ed|es|s)|went|came|left|gave|told|took|got|and\s[A-Z])\b"
+)
 
 
-class PersonFinder(Protocol):
+class PersonFinder(Hashable, Protocol):
     """Finds names of persons in Chinese texts, next to the rules."""
 
     @property
@@ -132,9 +145,7 @@ class _Mark(NamedTuple):
     kin: str = ""
 
 
-def find_persons(
-    message: Spoken, before: Sequence[Spoken] = (), finder: PersonFinder | None = None
-) -> tuple[str, ...]:
+def find_persons(message: Spoken, before: Sequence[Spoken] = (), finder: PersonFinder | None = None) -> tuple[str, ...]:
     """Return the names of the persons that a message means without naming them, each once.
 
     A pronoun of the third person means the last person of a fitting kind in the message, else in the messages `before` it (the
@@ -154,7 +165,7 @@ def find_persons(
                 person = _last_of_kind(seen, mark.pronoun)
             elif mark.kin:
                 person = _relative_of({_MY: speaker, _YOUR: other}.get(mark.whose, mark.whose), mark.kin)
-            if person is not None and not any([each.startswith(person.names[0].lower()) for each in present]):
+            if person is not None and not any(each.startswith(person.names[0].lower()) for each in present):
                 seen.append(person)
     named = dict.fromkeys([name for each in seen[start:] for name in each.names])
     return tuple([name for name in named if name not in message[1]])[:_MOST_NAMES]

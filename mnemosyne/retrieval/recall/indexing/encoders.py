@@ -20,6 +20,7 @@ from mnemosyne.core.masking.call_logs import open_log
 from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
 from mnemosyne.retrieval.recall.indexing.indexer import Indexer, Progress
 from mnemosyne.retrieval.recall.indexing.renamed_index import RenamedIndex
+from mnemosyne.retrieval.text.persons import PersonFinder
 from mnemosyne.schema.memory import staged_scope
 from mnemosyne.values import dataclass
 
@@ -56,7 +57,9 @@ class Encoders:
         least_fitness: float,
         open_former: OpenEncoder,
         vectors: VectorStore | None = None,
+        persons: PersonFinder | None = None,
     ) -> None:
+        self._persons = persons
         self._source, self._embedder, self._least_fitness = source, embedder, least_fitness
         self._open_former, self._vectors = open_former, vectors
         self._index = index
@@ -73,7 +76,14 @@ class Encoders:
         """Return encoders for an overlay. They read the scopes that `own_scopes` names from `source`, and index them in
         `index` with the configured embedder. For all other scopes they ask this object.
         """
-        made = Encoders(source, index, self._embedder, least_fitness=self._least_fitness, open_former=lambda name: None)
+        made = Encoders(
+            source,
+            index,
+            self._embedder,
+            least_fitness=self._least_fitness,
+            open_former=lambda name: None,
+            persons=self._persons,
+        )
         made._below, made._own_scopes = self, own_scopes
         return made
 
@@ -216,5 +226,12 @@ class Encoders:
         return self._former[name]
 
     def _make(self, embedder: Embedder | None, index: Index) -> Encoder:
-        indexer = Indexer(self._source, index, embedder, least_fitness=self._least_fitness, vectors=self._vectors)
+        indexer = Indexer(
+            self._source,
+            index,
+            embedder,
+            least_fitness=self._least_fitness,
+            vectors=self._vectors,
+            persons=self._persons,
+        )
         return Encoder(embedder=embedder, indexer=indexer)

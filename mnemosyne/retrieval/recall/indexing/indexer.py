@@ -15,14 +15,16 @@ import anyio
 
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.protocols import Embedder, EntrySource, Index, VectorStore
-from mnemosyne.retrieval.engines.rows import name_persons, neighbour_key, own_words
+from mnemosyne.retrieval.engines.rows import FINDER_FACET, name_persons, neighbour_key, own_words
 from mnemosyne.retrieval.recall.adjacency import ConversationTail, LinkedEntry, has_neighbours, join_neighbours
 from mnemosyne.retrieval.recall.indexing.linking import TailCache, link_page, read_linked
 from mnemosyne.retrieval.recall.indexing.missing import MissingVectors
 from mnemosyne.retrieval.recall.indexing.rebuild import RebuildResult, compare_index
 from mnemosyne.retrieval.recall.indexing.text_vectors import PAGE_TEXTS, TextVectors
 from mnemosyne.retrieval.recall.query_features import RECALLED
+from mnemosyne.retrieval.text.persons import PersonFinder
 from mnemosyne.schema.memory import Chain, MemoryEntry
+from mnemosyne.schema.query import IndexFilter, TextSearch
 from mnemosyne.schema.record import SequencedEntry
 from mnemosyne.values import dataclass
 
@@ -35,6 +37,8 @@ _BATCH = 8
 
 _COST_A_CHAR = 6
 """Cost of finding the persons of a message, for each of its characters (0.5 µs)."""
+_FINDER_COST = 100
+_ALL = 2**31 - 1
 _MOST_SCOPES = 4_096
 
 Progress = Callable[[int, int], None]
@@ -60,7 +64,8 @@ class Indexer:
     that were indexed only by words are remembered, and `embed_waiting` adds their vectors.
 
     A text gets no vector if the embedder knows a smaller share of the text than `least_fitness` (`Embedder.fitness`). `vectors`
-    keeps vectors for other hosts. A vector that `vectors` has is not made again. All vectors are rounded in the same way.
+    keeps vectors for other hosts. `persons` finds more persons in messages; `rebuild` indexes a scope again that another finder has
+    indexed. A vector that `vectors` has is not made again. All vectors are rounded in the same way.
     """
 
     def __init__(
@@ -71,7 +76,9 @@ class Indexer:
         *,
         least_fitness: float = FIT,
         vectors: VectorStore | None = None,
+        persons: PersonFinder | None = None,
     ) -> None:
+        self._persons = persons
         self._source, self._index, self._embedder = source, index, embedder
         self._vectors = TextVectors(embedder, least_fitness=least_fitness, shared=vectors)
         self._tails = TailCache(source, index)
@@ -265,6 +272,8 @@ class Indexer:
             await self.mend(scope)
         async with self._lock(scope):
             known = None if force else await compare_index(self._source, self._index, scope, _chains(scope))
+            if known is not None and not await self._has_names_of_finder(scope):
+                known = None
             rebuilt = known is None or bool(self._index.faults())
             if rebuilt:
                 await self._index.drop(scope)
@@ -279,6 +288,13 @@ class Indexer:
             rebuilt=rebuilt and not force,
             fault=result.fault or filled.fault or "; ".join(self._index.faults()),
         )
+
+    async def _has_names_of_finder(self, scope: str) -> bool:
+        """Return whether the persons of all indexed messages of a scope were found by the finder in use (by none if None)."""
+        name = "" if self._persons is None else self._persons.name
+        where = IndexFilter(scope=scope, chains=frozenset({Chain.HISTORY}), lineage=None, exclude=frozenset())
+        (hits,) = await self._index.search_texts([TextSearch({FINDER_FACET + name: 1.0}, where, _ALL)])
+        return len(hits) == (len(await self._index.newest_ids(scope, Chain.HISTORY, _ALL)) if name else 0)
 
     @asynccontextmanager
     async def hold(self, scope: str) -> AsyncIterator[None]:
@@ -383,17 +399,19 @@ class Indexer:
             vectors = self._vectors.round(vectors)
         model = self._embedder.name if with_vectors and self._embedder is not None else ""
         size = _COST_A_CHAR * sum([len(each.item.entry.text) for each in linked])
-        items = await calculate(_name_persons, linked, size=size)
+        if self._persons is not None:
+            size *= _FINDER_COST
+        items = await calculate(_name_persons, linked, self._persons, size=size)
         await self._index.add(scope, items, vectors, keys=keys, model=model)
         made = [each for each in linked if model and all(self._vectors.is_made(scope, entry) for entry in each.entries)]
         embedded = {each.item.entry.entry_id for each in made}
         self._missing.note(scope, linked, embedded, by_model=bool(model))
 
 
-def _name_persons(linked: Sequence[LinkedEntry]) -> list[SequencedEntry]:
+def _name_persons(linked: Sequence[LinkedEntry], finder: PersonFinder | None) -> list[SequencedEntry]:
     """Return the entries to index, messages with the persons whom they mean."""
     return [
-        replace(each.item, entry=name_persons(each.item.entry, (each.neighbours or ())[: each.before]))
+        replace(each.item, entry=name_persons(each.item.entry, (each.neighbours or ())[: each.before], finder))
         for each in linked
     ]
 
