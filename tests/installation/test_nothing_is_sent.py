@@ -123,7 +123,12 @@ from jacquard.wiring.parts.named_parts import open_token_estimator
 for model in ("qwen-max", "qwen3.6-27b", "deepseek/deepseek-chat"):
     assert open_token_estimator(RuntimeConfig(token_estimator=f"tokenizer:{model}")).estimate("村长 has the key.") > 3
 """
+NAMED = """
+from mnemosyne.retrieval.text.chinese_names import ChineseNames
+assert "霍岩" in ChineseNames().find("霍岩给她一把钥匙。")
+"""
 EXTRAS = {
+    "lac": (NAMED, {"lac"}),
     "vocabularies": (COUNTED, {"vocabularies"}),
     "local": (LOCAL, {"local", "cli", "lance", "models", "e5", "onnx", "tokens", "documents", "otel", "prometheus"}),
     "models": (MODELS, {"models"}),
