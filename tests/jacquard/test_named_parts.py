@@ -24,8 +24,7 @@ from jacquard.config.settings import config_from_mapping
 from jacquard.pipeline.record.prepared_turn import request_fingerprint
 from jacquard.pipeline.weaving.policies import SHIPPED_PRUNERS, choose_pruner
 from jacquard.wiring.parts.ingest import open_redactor
-from jacquard.wiring.parts.named_parts import open_person_finder
-from jacquard.wiring.parts.named_parts import open_planner
+from jacquard.wiring.parts.named_parts import open_person_finder, open_planner
 from jacquard.wiring.runtime import open_embedder, open_selector, open_token_estimator
 from mnemosyne import MemoryStore
 from mnemosyne.core.errors import EmbedderUnavailableError
