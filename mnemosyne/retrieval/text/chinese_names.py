@@ -10,7 +10,6 @@ import re
 import threading
 from functools import cached_property
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 from mnemosyne.core.optional_packages import silence
@@ -28,7 +27,8 @@ class ChineseNames:
     """
 
     def __init__(self) -> None:
-        self.name = f"{_PACKAGE}-{version(_PACKAGE)}"
+        # The module is slow to import.
+        self.name = f"{_PACKAGE}-{import_module('importlib.metadata').version(_PACKAGE)}"
         self._loading = threading.Lock()
 
     @cached_property
