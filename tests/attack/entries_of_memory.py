@@ -56,12 +56,13 @@ from mnemosyne.privacy.redact import redact_text, result_of
 from mnemosyne.privacy.runs import RUN, RUN_WEIGHT, TELLING, TextMatcher, plain_form, weight
 from mnemosyne.privacy.scrub import Scrubber
 from mnemosyne.retrieval.engines.rows import date_words, names_of_subject, own_words
-from mnemosyne.retrieval.recall.entities import asks_for_several, name_terms
+from mnemosyne.retrieval.recall.entities import asks_for_several, find_bridges, name_terms, person_terms
 from mnemosyne.retrieval.recall.multi_query import split_query
 from mnemosyne.retrieval.recall.query_features import find_query_features, lexical_terms, vector_texts
 from mnemosyne.retrieval.recall.rerank_features import text_features
 from mnemosyne.retrieval.text.dates import resolve_dates
 from mnemosyne.retrieval.text.lexical import Postings
+from mnemosyne.retrieval.text.persons import find_persons, find_relation
 from mnemosyne.retrieval.text.preview import preview
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.ingest import ShownText
@@ -86,6 +87,7 @@ def read_query(text: str) -> None:
         asks_for_several(find_query_features(each, lexical_terms(each)), each.text)
         vector_texts(each)
         name_terms(each)
+        person_terms(each)
 
 
 @entry("dates", LIMITS.tool_result_chars)
@@ -110,6 +112,19 @@ def index_entry(text: str) -> None:
     own_words(entry_)
     date_words(entry_)
     text_features(text)
+
+
+@entry("persons of a message", LIMITS.reply_chars)
+def name_persons_of(text: str) -> None:
+    names = find_persons(("Wren", text), [(text[:200], text), ("Ann", text)])
+    assert len(names) == len(set(names))
+    entry_ = MemoryEntry(
+        entry_id="e", scope="session:s", chain=Chain.HISTORY, kind="message", text=text, title="Wren", speaker="Wren"
+    )
+    query = RetrievalQuery(text=text[:400], world_id="w", session_id="s", lineage=(), depth=1)
+    relations = [find_relation(text), find_relation("Where is Wren's brother?"), find_relation("王明的弟弟在哪？")]
+    for relation in filter(None, relations):
+        find_bridges(query, relation, [entry_])
 
 
 @entry("names of an entry of lore", LIMITS.reply_chars)
