@@ -17,7 +17,7 @@ from evals.compare import compare as compared
 from evals.compare import comparison_json, print_comparison, read_report
 from evals.dataset import read_all, read_set
 from evals.errors import EvalError
-from evals.loaders import locomo, longmemeval, perltqa
+from evals.loaders import locomo, longmemeval, membench, perltqa, personamem
 from evals.loaders.converted_set import select_sessions, write_set
 from evals.options import (
     ApiBaseOption,
@@ -73,7 +73,10 @@ class Kind(StrEnum):
 
     LOCOMO = "locomo"
     LONGMEMEVAL = "longmemeval"
+    MEMBENCH = "membench"
     PERLTQA = "perltqa"
+    PERSONAMEM = "personamem"
+    PERSONAMEM_V2 = "personamem-v2"
 
 
 app = typer.Typer(
@@ -83,7 +86,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Score retrieval and selection on labelled data: a folder with corpus.jsonl and queries.jsonl.",
 )
-LOADERS = {Kind.LOCOMO: locomo.convert, Kind.LONGMEMEVAL: longmemeval.convert, Kind.PERLTQA: perltqa.convert}
+LOADERS = {
+    Kind.LOCOMO: locomo.convert,
+    Kind.LONGMEMEVAL: longmemeval.convert,
+    Kind.MEMBENCH: membench.convert,
+    Kind.PERLTQA: perltqa.convert,
+    Kind.PERSONAMEM: personamem.convert,
+    Kind.PERSONAMEM_V2: personamem.convert_v2,
+}
 DEFAULT_GATE = Path(__file__).parent / "sets" / "gate.json"
 PLANNER_SET = Path(__file__).parent / "sets" / "planner"
 OVERVIEW_SET = Path(__file__).parent / "sets" / "overview"
@@ -327,9 +337,13 @@ def units(
 
 @app.command()
 def convert(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="`locomo`, `longmemeval` or `perltqa`.")],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"One of {', '.join(Kind)}.")],
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE…", help="The file of its authors; perltqa: memory, then questions.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE…",
+            help="The file of its authors; perltqa: memory, then questions; personamem: questions, then shared contexts.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The set to write.")],
     sessions: Annotated[
@@ -338,7 +352,7 @@ def convert(
     ] = None,
 ) -> None:
     """Make a set in the normalised format out of the files of a published benchmark."""
-    wanted = 2 if kind is Kind.PERLTQA else 1
+    wanted = 2 if kind in (Kind.PERLTQA, Kind.PERSONAMEM) else 1
     if len(files) != wanted:
         raise typer.BadParameter(f"{kind.value} needs {wanted} of them, not {len(files)}", param_hint="FILE…")
     try:

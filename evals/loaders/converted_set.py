@@ -34,18 +34,30 @@ class ConvertedSet:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_json(file: Path) -> Any:
-    """Return the value of a JSON file; DatasetError when it is none."""
+def read_text(file: Path) -> str:
+    """Return the text of a file with its line ends; DatasetError if it cannot be read or is not UTF-8."""
     try:
-        return json.loads(file.read_text(encoding="utf-8-sig"))
+        with file.open(encoding="utf-8-sig", newline="") as stream:
+            return stream.read()
     except UnicodeDecodeError as error:
         raise DatasetError(f"{file}: is not UTF-8 at byte {error.start + 1}.") from error
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{file}: cannot be read as JSON ({error}).") from error
     except OSError as error:
         raise DatasetError(
             f"{file}: cannot be read ({error.strerror or error}). Name the file of the data set."
         ) from error
+
+
+def read_json(file: Path) -> Any:
+    """Return the value of a JSON file; DatasetError when it is none."""
+    return parse_json(read_text(file), str(file))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Return the value of a JSON text; DatasetError, which names the place, when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{where}: cannot be read as JSON ({error}).") from error
 
 
 def require(value: Any, name: str, where: str, kind: type) -> Any:
