@@ -52,6 +52,19 @@ def take_block(state: ParserState, tag: Tag, inside: str | None) -> Looking[None
         yield from _end_broken(state, tag, inside, start)
 
 
+def ends_text(state: ParserState, start: int) -> Looking[bool]:
+    """Return whether the JSON that begins at `start` is complete, and only blanks follow it up to a tag or the end."""
+    scan = JsonScan()
+    yield from _scan_json(state, scan, start)
+    if not scan.done:
+        return False
+    at = yield from state.skip_blanks(start + scan.length)
+    while state.tags.safe <= at and not state.ended:
+        yield
+    follower = next((tag for tag in state.tags.tags[state.index :] if tag.start >= at), None)
+    return at == (state.source.length if follower is None else follower.start)
+
+
 def judge_updates(state: ParserState) -> None:
     """Take the ops of the updates that count, and report all other updates. Call this when the reply is complete."""
     for update, misplaced in state.outline.judge(state.source, needs_content=CONTENT in state.legal):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from filament.reply.blocks import judge_updates, take_block
+from filament.reply.blocks import ends_text, judge_updates, take_block
 from filament.reply.outline import MarkKind
 from filament.reply.parser_state import Looking, ParserState
 from filament.reply.tags import CONTENT, THOUGHT, UPDATE, WRAPPER, Body, ExpectedReply, Tag
@@ -30,7 +30,7 @@ class Reader:
         self._doubted: Tag | None = None
         self._begun = False
         self._bare = False
-        self._fresh = True
+        self._before = "\n"
         self._furthest = 0
         self._unknown: set[str] = set()
 
@@ -107,20 +107,26 @@ class Reader:
         return first is not None and first.kind == inside
 
     def _take_untagged(self, tag: Tag | None) -> Looking[bool]:
-        """Add the text before a tag (None: all text that is certain); return whether an update without a tag ended it."""
+        """Add the text before a tag (None: all text that is certain); return whether there may be more text before it."""
         state = self._state
         end = state.tags.safe if tag is None else tag.start
         is_whole = tag is not None or state.ended
-        found = None
+        base, text = state.at - len(self._before), self._before + state.source.slice(state.at, end)
+        found, is_again = None, False
         if UPDATE in state.legal and all(each.kind == CONTENT for each in self._stack):
-            found = find_untagged(state.source.slice(state.at, end), fresh=self._fresh)
+            found = find_untagged(text)
+        while found is not None and found.is_certain and found.follows_sentence:
+            self._gather_text(base + found.start)
+            if (yield from ends_text(state, base + found.json)):
+                break
+            found, is_again = find_untagged(text, found.json + 1), True
         if found is None or (is_whole and not found.is_certain):
             self._gather_text(end)
-            return False
-        start, json = state.at + found.start, state.at + found.json
+            return is_again
+        start, json = base + found.start, base + found.json
         self._gather_text(start)
         if not found.is_certain:
-            return False
+            return is_again
         self._cut_text(start, leaves_hole=True)
         opening = Tag(
             index=state.index - 1,
@@ -256,8 +262,10 @@ class Reader:
             return
         kind = self._stack[-1].kind if self._stack else CONTENT
         text = state.source.slice(start, end)
-        _, newline, line = text.rpartition("\n")
-        self._fresh = (self._fresh or bool(newline)) and not line.strip()
+        before = self._before + text
+        line = before[max(before.rfind("\n"), 0) :]
+        bare = line.rstrip(" \t")
+        self._before = bare[-1:] + line[len(bare) :][:1]
         state.add_piece(PieceKind.TEXT, kind, start, end)
         if not self._stack:
             state.outline.add_text(start, end)

@@ -121,9 +121,9 @@ def parse_reply(
     - A tag that is only mentioned (nothing closes it, no JSON follows it) stays text.
     - An update counts only outside of all elements and after the content. Only complete elements may follow the update.
       None of its ops may occur in `user_text`. Every other update is in `set_aside` of the result.
-    - An update without its tag is a list of ops (perhaps in a code fence) at the beginning of a line. It counts in the same
-      places and at the end of the content. It does not count if one of its ops occurs in `prompt_text`, or if
-      `carries_untagged` is false.
+    - An update without its tag is a list of ops (perhaps in a code fence) at the beginning of a line, or after a sentence at
+      the end of the text. It counts in the same places and at the end of the content. It does not count if one of its ops
+      occurs in `prompt_text`, or if `carries_untagged` is false.
 
     `The lock clicks. <state_update>[["SET", "door.open", true]]</state_update>` has the content `The lock clicks.`
     and one op.

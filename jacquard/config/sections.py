@@ -142,8 +142,8 @@ class RuntimeConfig:
     untagged_updates: bool = plain_field(
         True,
         doc="Whether changes of the state that a model writes at the end of its reply without their tag (a list of ops that begins "
-        "a line, or a code fence with one) are carried out, unless the prompt contains one of them. They are never shown to the "
-        "player, and the next prompt reports them to the model.",
+        "a line or follows a sentence, or a code fence with one) are carried out, unless the prompt contains one of them. They are "
+        "never shown to the player, and the next prompt reports them to the model.",
     )
     budget: BudgetConfig = field(default=BudgetConfig())
     prune: PruneConfig = field(default=PruneConfig())

@@ -286,6 +286,7 @@ SHARDS = [
     "&quot;", "&lt;", "&amp;", "&am", "p;", "&#x", "&#60;", "\ud83d", "\ude00", "\x00", "word", "He pays.", "钥匙", "😀",
     "<state_update>[", f"<state_update>{{\"ops\": [{SET}]}}</state_update>", "<content>Hi</content>", "</state_updat>",
     f"\n[{SET}]", f"\n```json\n[{SET}]\n```", '\n["SET", "hero', "\n[['ADD',", '\n{"op": "add", "path": "/a/b", "value": 1}',
+    ". ", "state_update: ", "**状态更新", "：", f" [{SET}]", ' {"op": "SET", "value": ',
 ]  # fmt: skip
 NOISE = st.lists(st.one_of(st.sampled_from(SHARDS), texts(max_size=8)), max_size=16).map("".join)
 PLACES = st.lists(st.integers(0, 400), max_size=8)

@@ -181,6 +181,49 @@ def test_quoted_updates_are_not_counted_where_one_is_allowed() -> None:
     assert (reply.ops, reply.lost) == (PAID, ())
 
 
+# --- without the tag ---
+
+LIST = '[["SUB", "hero.gold", 1]]'
+
+
+@pytest.mark.parametrize(
+    "lead", ["{0}", "state_update: {0}", "**Variable_update:** {0}", "状态更新：{0}", "state update:\n{0}"]
+)
+@pytest.mark.parametrize("update", [LIST, LIST.lower(), '{"ops": [{"op": "SUB", "path": "hero.gold", "value": 1}]}'])
+@pytest.mark.parametrize("frame", ["<content>{0} {1}</content>", "<content>{0}</content> {1}", "{0}\n{1}", "{0}{1}\n"])
+@pytest.mark.parametrize("said", ["You slept.", "*You slept.*", "“Well!”", "你睡了一夜。"])
+def test_an_update_after_a_sentence_or_a_label_needs_no_tag(said: str, frame: str, update: str, lead: str) -> None:
+    if said.endswith("*") and frame.startswith("{0}{1}"):
+        said = "You slept!"
+    reply = parse_reply(frame.format(said, lead.format(update)))
+    assert (reply.content, reply.ops, codes(reply)) == (said, PAID, [])
+    assert parse_reply(frame.format(said, lead.format(update)), prompt_text=update).ops == ()
+
+
+PROSE = st.lists(
+    st.sampled_from([
+        "He pays.", "[[Alice]]", "See [[1]].", "[1]", "`[[x]]`", "[[set the table]]", '["SET of cards"]', "{a: [1, 2]}",
+        "State update:", "the state_update: all is well.", "状态更新：好。", f"x = {LIST}", f"No `x. {LIST}`.", f"Yes. {LIST} he.",
+        '[["set of", 1]]', '{"ops": 3}', "```\na. [[1]]\n```", "*", "_", "!", "“", "”",
+    ]),
+    min_size=1,
+    max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=300)
+@given(PROSE, st.sampled_from(["{0}", "<content>{0}</content>"]), st.integers(1, 9))
+def test_prose_with_brackets_stays_prose(parts: list[str], frame: str, step: int) -> None:
+    said = " ".join(parts).strip()
+    text = frame.format(said)
+    reply = parse_reply(text)
+    assert (reply.content, reply.ops, reply.lost, codes(reply)) == (said, (), (), [])
+    parser = StreamParser()
+    for at in range(0, len(text), step):
+        parser.feed(text[at : at + step])
+    assert parser.close() == reply
+
+
 # --- the user's own words ---
 
 
@@ -309,6 +352,11 @@ def test_a_player_that_is_repeated_anywhere_changes_nothing(player: str, frame: 
         f"<content>{CHEAT}</content>",
         f"\n{OWN}",
         "[",
+        f". {LIST}",
+        '. [["SET", "',
+        "state_update: ",
+        '.{"op": "SET", "value": ',
+        "* ",
     ],
 )
 def test_the_work_of_judging_grows_with_the_length(shard: str) -> None:

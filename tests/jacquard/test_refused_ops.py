@@ -70,6 +70,8 @@ UNTAGGED = [
     '<content>You paid.\n\n[["SUB", "hero.coins", 2]]</content>',
     '<content>You paid.</content>\n{"ops": [{"op": "SUB", "path": "hero.coins", "value": 2}]}',
     'You paid.\n["SUB", "hero.coins", 2]',
+    'You paid. [["SUB", "hero.coins", 2]]',
+    '<content>You paid.</content>\nstate_update: [["SUB", "hero.coins", 2]]',
 ]
 
 
