@@ -8,12 +8,13 @@ import os
 import shutil
 import sys
 import tempfile
+from importlib.util import find_spec, module_from_spec
 from pathlib import Path
 
 import pytest
 import typer.main
 from _pytest.runner import runtestprotocol
-from blockbuster import blockbuster_ctx
+from blockbuster import BlockBuster
 from hypothesis import settings
 from loop_watch import HELD, IS_POSSIBLE, LoopWatch, WatchedLoop
 
@@ -88,12 +89,9 @@ def nothing_holds_the_event_loop(request):
     assert not watch.held, "\n".join(map(str, watch.held))
 
 
-@pytest.fixture(autouse=True)
-def no_call_blocks_the_event_loop(request):
-    """In every async test, a call of ours that blocks the event loop is an error."""
-    if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
-        yield
-        return
+@functools.cache
+def blocking_calls():
+    """Return the watch of blocking calls of this process. It needs the files of modules, and loads none of them."""
     ours = ["mnemosyne", "jacquard", "evals"]
     # LiteLLM runs on a loop of its own, in a thread of its own; what blocks there blocks nobody else. The others are
     # synchronous by contract: a test may call them, an async function of ours may not, and is found by its own frame.
@@ -111,5 +109,16 @@ def no_call_blocks_the_event_loop(request):
         "jacquard.pipeline.skeleton.automation",
         "jacquard.testing.server",
     ]
-    with blockbuster_ctx(ours, excluded_modules=[*elsewhere, *synchronous]):
+    unloaded = [module_from_spec(find_spec(name)) for name in (*elsewhere, *synchronous)]
+    return BlockBuster(ours, excluded_modules=unloaded)
+
+
+@pytest.fixture(autouse=True)
+def no_call_blocks_the_event_loop(request):
+    """In every async test, a call of ours that blocks the event loop is an error."""
+    if not inspect.iscoroutinefunction(getattr(request.node, "function", None)):
         yield
+        return
+    blocking_calls().activate()
+    yield
+    blocking_calls().deactivate()

@@ -5,6 +5,7 @@ call).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -20,6 +21,7 @@ from jacquard.service.http.endpoints import make_endpoint
 from jacquard.service.http.openapi import build_openapi
 from jacquard.service.tenants import TenantRuntimes
 from mnemosyne.core import codec
+from mnemosyne.core.off_loop import run_off_loop
 
 API_VERSION = "1"
 
@@ -30,13 +32,18 @@ def make_routes(tenants: TenantRuntimes, service_records: ServiceRecords | None 
     `tenants` opens the runtime of each tenant (customer). `service_records` contains the tokens and the audit log of
     the service (None: the service has no tenants).
     """
-    described = codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
     async def openapi(_: Request) -> Response:
-        return Response(described, media_type=JSON)
+        return Response(await run_off_loop(_describe_operations), media_type=JSON)
 
     routes = [_route(path, methods, tenants, service_records) for path, methods in _by_path(OPERATIONS).items()]
     return [*routes, Route("/openapi.json", openapi, methods=["GET"])]
+
+
+@cache
+def _describe_operations() -> bytes:
+    """Return the description of the operations, which takes as long as all else that makes an application."""
+    return codec.encode(build_openapi(OPERATIONS, API_VERSION))
 
 
 def _by_path(operations: Sequence[Operation]) -> dict[str, dict[str, Operation]]:
