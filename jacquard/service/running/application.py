@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from jacquard.service.access.records import ServiceRecords, open_records
 from jacquard.service.answers import Refusal
 from jacquard.service.http.endpoints import EncodedPaths
 from jacquard.service.http.routes import answer_http_fault, make_routes
+from jacquard.service.mcp.endpoint import McpEndpoint
 from jacquard.service.proxy.routes import Proxy
 from jacquard.service.proxy.upstreams.opening import open_upstream
 from jacquard.service.proxy.upstreams.protocol import Upstream
@@ -43,15 +45,6 @@ from jacquard.service.upkeep.housekeeper import Housekeeper
 from jacquard.service.values import Scope
 from jacquard.wiring.process_tuning import ProcessTuning
 from mnemosyne.values import dataclass
-
-try:
-    from jacquard.service.mcp.calls import Service
-    from jacquard.service.mcp.server import build_server, make_http
-except ImportError:
-    # The extra `mcp` is not installed.
-    HAS_MCP = False
-else:
-    HAS_MCP = True
 
 SETTLED_SECONDS = 60.0
 """Seconds after the start at which a service has usually loaded its models."""
@@ -111,7 +104,7 @@ def build_app(
     )
     app.router.routes.extend(make_routes(parts.tenants, records))
     if mcp is not None:
-        app.add_route("/mcp", mcp[0], ["POST"])
+        app.router.routes.append(Route("/mcp", mcp, methods=["POST"]))
     app.router.routes.extend(parts.proxy.routes())
     if pages is not None:
         app.router.routes.extend(pages.routes)
@@ -130,7 +123,7 @@ class _ServiceParts:
     metrics: ServiceMetrics
     tenants: TenantRuntimes
     records: ServiceRecords | None
-    mcp: Any
+    mcp: McpEndpoint | None
     upstream: Upstream | None
     proxy: Proxy
     places: WorkerPlaces | None
@@ -147,7 +140,7 @@ class _ServiceParts:
                 stack.push_async_callback(self.records.close)
             await stack.enter_async_context(self.tenants)
             if self.mcp is not None:
-                await stack.enter_async_context(self.mcp[1].run())
+                await stack.enter_async_context(self.mcp.run())
             await self.proxy.open()
             if self.upstream is not None:
                 stack.push_async_callback(self.upstream.close)
@@ -186,7 +179,7 @@ def _build_parts(
         metrics=metrics,
         tenants=tenants,
         records=records,
-        mcp=_make_mcp(settings, tenants, records),
+        mcp=McpEndpoint(settings, tenants, records) if find_spec("mcp") else None,
         upstream=upstream,
         proxy=Proxy(settings, tenants, upstream),
         places=places,
@@ -229,14 +222,6 @@ async def _housekeeping(settings: ServiceSettings) -> AsyncIterator[None]:
         tasks.start_soon(Housekeeper(settings).run)
         yield
         tasks.cancel_scope.cancel()
-
-
-def _make_mcp(settings: ServiceSettings, tenants: TenantRuntimes, records: ServiceRecords | None) -> Any:
-    """Return the endpoint of MCP and its manager; None if its package is not installed."""
-    if not HAS_MCP:
-        return None
-    server = build_server(Service(tenants=tenants, records=records), lambda context: note_of(context.request))
-    return make_http(server, settings)
 
 
 def _add_probes(app: Starlette, tenants: TenantRuntimes, metrics: ServiceMetrics) -> None:

@@ -58,12 +58,13 @@ def starting_services(folder: Path):
             process = subprocess.Popen(command, stderr=file, env=os.environ | PATIENT_LIMITS)
         service = ServiceProcess(address=f"http://127.0.0.1:{port}", process=process, log=log)
         started.append(service)
-        while process.poll() is None:
-            try:
-                httpx.get(f"{service.address}/readyz", timeout=PATIENCE_SECONDS).raise_for_status()
-                break
-            except httpx.HTTPError:
-                time.sleep(0.05)
+        with httpx.Client(timeout=PATIENCE_SECONDS) as client:
+            while process.poll() is None:
+                try:
+                    client.get(f"{service.address}/readyz").raise_for_status()
+                    break
+                except httpx.HTTPError:
+                    time.sleep(0.05)
         assert process.poll() is None, log.read_text(encoding="utf-8")
         return service
 

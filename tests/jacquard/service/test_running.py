@@ -19,7 +19,9 @@ import anyio
 import httpx
 import pytest
 from served import PATIENCE_SECONDS
+from typer.testing import CliRunner
 
+from jacquard.cli.app import app
 from jacquard.config.service import ServiceLimits, ServiceSettings
 from jacquard.service.access.admission import Admission
 from jacquard.service.running.application import build_app
@@ -50,20 +52,20 @@ async def wait_until(condition):
 def test_a_port_that_is_in_use_is_said_in_one_sentence(tmp_path, options):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = serve_and_end("--port", str(port), *options, folder=tmp_path)
+        done = CliRunner().invoke(app, serve_on(tmp_path, "--port", port, *options))
     host = "localhost" if "--host" in options else "127.0.0.1"
     said = f"error: Port {port} of {host} is in use by another process; end that one, or choose another --port.\n"
-    assert (done.returncode, done.stderr) == (2, said)
+    assert (done.exit_code, done.stderr) == (2, said)
     assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("host", ["192.0.2.7", "2001:db8::7", "no-such-host.invalid"])
 def test_an_address_that_this_machine_does_not_have_is_said_in_one_sentence(tmp_path, host):
-    done = serve_and_end("--host", host, "--tenants", folder=tmp_path)
+    done = CliRunner().invoke(app, serve_on(tmp_path, "--host", host, "--tenants"))
     said = (
         f"error: This machine has no address {host!r}, so nobody can call the service there; choose another --host.\n"
     )
-    assert (done.returncode, done.stderr) == (2, said)
+    assert (done.exit_code, done.stderr) == (2, said)
 
 
 def test_a_port_that_needs_rights_is_said_in_one_sentence(tmp_path):
@@ -72,25 +74,15 @@ def test_a_port_that_needs_rights_is_said_in_one_sentence(tmp_path):
         pytest.skip("every user of this machine may listen on any port")
     # Root loses the right too.
     drop = partial(ctypes.CDLL(None).prctl, DROP_CAPABILITY, NET_BIND_SERVICE)
-    done = serve_and_end("--port", "80", folder=tmp_path, preexec_fn=drop)
+    command = [sys.executable, "-m", "jacquard", *serve_on(tmp_path, "--port", 80)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, preexec_fn=drop)
     said = "error: This user may not listen on port 80 of 127.0.0.1; choose a --port from 1024 on.\n"
     assert (done.returncode, done.stderr) == (2, said)
 
 
-def serve_and_end(*options, folder, **given):
-    command = [
-        sys.executable,
-        "-m",
-        "jacquard",
-        "operate",
-        "serve",
-        "--store",
-        str(folder / "store"),
-        "--embedder",
-        "none",
-        *options,
-    ]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, **given)
+def serve_on(folder, *options):
+    words = ["operate", "serve", "--store", folder / "store", "--embedder", "none", *options]
+    return [str(each) for each in words]
 
 
 def test_a_request_under_way_is_finished_when_the_service_is_asked_to_end(start_service):
