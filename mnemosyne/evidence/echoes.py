@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from html import unescape
 from typing import Any
 
 from mnemosyne.core.json_text import read_json
-from mnemosyne.privacy.runs import is_distinctive, weight
+from mnemosyne.privacy.runs import count_alphanumeric, is_distinctive, weight
 from mnemosyne.schema.ingest import ShownText
 from mnemosyne.values import dataclass
 
@@ -29,6 +30,8 @@ ALL_OF_IT = 0.9
 
 
 _TAG = re.compile(r"</?[A-Za-z][^<>]{0,200}>")
+_PLAIN_RUN = re.compile(r"[^\s&]+(?: [^\s&]+)*")
+"""Matches text that needs no conversion: words with one blank between them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +86,7 @@ class _Search:
     """Searches for shown texts, and records the found ones."""
 
     def __init__(self, shown: Sequence[ShownText]) -> None:
-        self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _flatten(each.text)[0])]
+        self.sources = [(each.source_id, text) for each in shown if is_distinctive(text := _FlatText(each.text).text)]
         self.found: dict[str, None] = {}
         self._windows: dict[int, dict[str, str]] = {}
         self._whole: list[tuple[str, str]] = []
@@ -101,8 +104,8 @@ class _Search:
 
     def spans(self, content: str) -> list[Found]:
         """Return the shown parts as half-open, disjoint spans of `content`, in order."""
-        flat, origins = _flatten(content)
-        hits = sorted(self._hits(flat))
+        flat = _FlatText(content)
+        hits = sorted(self._hits(flat.text))
         merged: list[Found] = []
         for begin, end, source_id in hits:
             if merged and begin < merged[-1][1]:
@@ -111,7 +114,9 @@ class _Search:
                 merged.append((begin, end, source_id))
         for _, _, source_id in merged:
             self.found[source_id] = None
-        return [(origins[begin][0], origins[end - 1][1], source_id) for begin, end, source_id in merged]
+        return [
+            (flat.source_span(begin)[0], flat.source_span(end - 1)[1], source_id) for begin, end, source_id in merged
+        ]
 
     def _hits(self, flat: str) -> Iterator[Found]:
         for size, known in self._windows.items():
@@ -165,34 +170,55 @@ def _mark_span(source_id: str) -> str:
 
 
 def _window_of(text: str) -> int:
-    dense = weight(text) > 1.5 * max(sum(char.isalnum() for char in text), 1)
+    dense = weight(text) > 1.5 * max(count_alphanumeric(text), 1)
     return WINDOW_CJK if dense else WINDOW
 
 
-def _flatten(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """Return a text with its XML escapes decoded and its white space collapsed, and the span each character comes from."""
-    chars: list[str] = []
-    origins: list[tuple[int, int]] = []
-    place = 0
-    while place < len(text):
-        end = place + 1
-        char = text[place]
-        if char == "&":
-            stop = text.find(";", place, place + 12)
-            said = unescape(text[place : stop + 1]) if stop > 0 else ""
-            if len(said) == 1:
-                char, end = said, stop + 1
-        if char.isspace():
-            if chars and chars[-1] == " ":
-                origins[-1] = (origins[-1][0], end)
-            elif chars:
-                chars.append(" ")
-                origins.append((place, end))
-        else:
-            chars.append(char)
-            origins.append((place, end))
-        place = end
-    while chars and chars[-1] == " ":
-        chars.pop()
-        origins.pop()
-    return "".join(chars), origins
+class _FlatText:
+    """A text with its XML escapes decoded and its white space collapsed, and where its characters come from."""
+
+    def __init__(self, source: str) -> None:
+        self._pieces: list[str] = []
+        self._starts: list[int] = []
+        self._spans: list[tuple[int, int]] = []
+        self._size = place = 0
+        while place < len(source):
+            if run := _PLAIN_RUN.match(source, place):
+                self._add(run[0], place, run.end())
+                place = run.end()
+                continue
+            char, end = _read_character(source, place)
+            if not char.isspace():
+                self._add(char, place, end)
+            elif self._pieces and self._pieces[-1] == " ":
+                self._spans[-1] = (self._spans[-1][0], end)
+            elif self._pieces:
+                self._add(" ", place, end)
+            place = end
+        if self._pieces and self._pieces[-1] == " ":
+            self._pieces.pop()
+        self.text = "".join(self._pieces)
+
+    def _add(self, piece: str, begin: int, end: int) -> None:
+        self._pieces.append(piece)
+        self._starts.append(self._size)
+        self._spans.append((begin, end))
+        self._size += len(piece)
+
+    def source_span(self, place: int) -> tuple[int, int]:
+        """Return the half-open span of the source from which the character at `place` comes."""
+        number = bisect_right(self._starts, place) - 1
+        begin, end = self._spans[number]
+        if len(self._pieces[number]) == 1:
+            return begin, end
+        begin += place - self._starts[number]
+        return begin, begin + 1
+
+
+def _read_character(source: str, place: int) -> tuple[str, int]:
+    """Return the character at `place`, decoded if it is an XML escape, and the end of its source."""
+    if source[place] == "&" and (stop := source.find(";", place, place + 12)) > 0:
+        decoded = unescape(source[place : stop + 1])
+        if len(decoded) == 1:
+            return decoded, stop + 1
+    return source[place], place + 1

@@ -42,6 +42,7 @@ _STRIDE_BYTES = 13
 _SMALL_GRAM_BYTES = 8
 _SMALL_STRIDE_BYTES = 5
 _MARGIN_BYTES = 128
+_CJK_RUN = lazy_pattern("[\u2e80-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+")
 _SPECIAL = re.compile(r"[\\&\t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|  |''")
 """Characters that a reader may see differently. A text without them needs no conversion."""
 
@@ -354,7 +355,13 @@ def windows_of(text: str) -> Iterator[str]:
 
 def weight(text: str) -> int:
     """Return the weight of `text`: the number of its letters and digits, each Chinese character counted as three."""
-    return sum(map(_weight_of, text))
+    dense = "" if text.isascii() else "".join(_CJK_RUN.findall(text))
+    return count_alphanumeric(text) + (_CJK_WEIGHT - 1) * count_alphanumeric(dense)
+
+
+def count_alphanumeric(text: str) -> int:
+    """Return the number of letters and digits of `text`."""
+    return sum(map(str.isalnum, text))
 
 
 def is_distinctive(text: str) -> bool:
