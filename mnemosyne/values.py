@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import wraps
 from operator import attrgetter
 from reprlib import recursive_repr
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+C = TypeVar("C", bound=type)
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
@@ -33,6 +36,30 @@ else:
             return made
 
         return make if cls is None else make(cls)
+
+
+def also_named(**fields: str) -> Callable[[C], C]:
+    """Return a decorator with which the constructor of a class takes second names of its fields: second name -> field.
+
+    A property of the second name reads the field; the class defines it.
+    """
+
+    def decorate(cls: C) -> C:
+        make: Any = cls.__dict__["__init__"]
+
+        @wraps(make)
+        def init(self: Any, *args: Any, **given: Any) -> None:
+            for second, name in fields.items():
+                if second in given:
+                    if name in given:
+                        raise TypeError(f"{cls.__name__} got {name} and {second}, which are the same; leave one out")
+                    given[name] = given.pop(second)
+            make(self, *args, **given)
+
+        setattr(cls, "__init__", init)  # noqa: B010 (a type checker refuses the assignment)
+        return cls
+
+    return decorate
 
 
 def _compare_by_fields(cls: Any, own: Any, frozen: bool) -> None:

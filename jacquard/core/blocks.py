@@ -202,6 +202,11 @@ class PlacedBlock(Struct, frozen=True, kw_only=True):
         """Final text of the block."""
         return self.block.content
 
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """Refs to the evidence that the block is made of."""
+        return self.block.origin.refs
+
 
 def place_block(block: Block, placement: Placement | None = None) -> PlacedBlock:
     """Return `block` in its place, with its tokens in the prompt. `placement` is the place by the layout (None: the

@@ -19,7 +19,7 @@ from mnemosyne.schema.evidence import Priority
 from mnemosyne.schema.query import Candidate
 from mnemosyne.schema.record import SessionWindow
 from mnemosyne.schema.world import WorldPack
-from mnemosyne.values import dataclass
+from mnemosyne.values import also_named, dataclass
 
 
 class Planner(Protocol):
@@ -209,6 +209,7 @@ class Selector(Protocol):
         ...
 
 
+@also_named(tier_budgets="tier_tokens")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneBudget:
     """Token limits of a prompt."""
@@ -226,6 +227,7 @@ class PruneBudget:
         return self.tier_tokens
 
 
+@also_named(must_keep_priorities="must_keep")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PruneRules:
     """Rules that decide about a block in addition to the budget."""

@@ -17,7 +17,7 @@ from mnemosyne.schema.ingest import ConflictRecord
 from mnemosyne.schema.memory import Trust
 from mnemosyne.schema.query import Signals
 from mnemosyne.schema.redaction import RedactionRecord
-from mnemosyne.values import dataclass
+from mnemosyne.values import also_named, dataclass
 
 
 class Action(StrEnum):
@@ -62,6 +62,7 @@ itself. SHOWN_BY_CLIENT: the client's messages contain the text already.
 """
 
 
+@also_named(token_estimate="tokens")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockDecision:
     """Decision about one block."""
@@ -69,8 +70,8 @@ class BlockDecision:
     block_id: str
     """Unique in the prompt."""
     action: Action
-    code: str
-    """Code of the reason, for machines."""
+    code: str = ""
+    """Code of the reason, for machines. A pruner may leave it empty; the engine fills it in from the action."""
     reason: str
     """Sentence that states the reason, for people."""
     tokens: int

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from mnemosyne.schema.memory import EMPTY
-from mnemosyne.values import dataclass
+from mnemosyne.values import also_named, dataclass
 
 
 class EventType(StrEnum):
@@ -35,6 +35,7 @@ class EventType(StrEnum):
     DEGRADED = "Degraded"
 
 
+@also_named(ts="at")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
     """One event. The ids name the turn, task, tool call or model call that it is about."""
@@ -50,6 +51,12 @@ class Event:
     """Tags from the configuration, such as the name of an A/B test or a framework."""
     payload: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Facts of the event."""
+
+    def __post_init__(self) -> None:
+        """Parse a time that is a text. Raises ValueError if it is not an ISO 8601 time."""
+        given: datetime | str = self.at
+        if isinstance(given, str):
+            object.__setattr__(self, "at", datetime.fromisoformat(given))
 
     @property
     def ts(self) -> str:

@@ -7,11 +7,12 @@ contain (other branches, receipts, memories) is in its field `turn_tree`, as in 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from mnemosyne.core.errors import SchemaValidationError, SessionNotFoundError, VersionConflictError
 from mnemosyne.documents.archive import export_session, import_session
+from mnemosyne.schema.evidence import ContextBlock, Evidence
 from mnemosyne.stores.sqlite.memory import MemoryStore
 
 _WRITES = ("create_", "adopt_", "append_", "add_", "save_", "commit_", "put_", "patch_", "upsert_", "drop_")
@@ -20,7 +21,7 @@ _OTHER_WRITES = frozenset({"fork", "switch"})
 
 class DocumentStore:
     """A `Store` on a host's store of documents, which has the methods `get_session`, `put_session`, `put_evidence`,
-    `list_evidences`, `put_context_blocks` and `list_context_blocks` of `Store`.
+    `get_evidence`, `list_evidences`, `put_context_blocks` and `list_context_blocks` of `Store`.
 
     A session is read when it is first used, and written as a whole after each change; so the cost of a turn grows with
     the length of the session, and one process at a time can work on it. If another process wrote the session in
@@ -78,5 +79,20 @@ class DocumentStore:
             self._own, self._versions = MemoryStore(), {}
             raise
         self._versions[session_id] = result.version
-        if name in ("put_evidence", "put_context_blocks"):
-            await getattr(self._documents, name)(session_id, *args[1:], **named)
+        if name == "put_evidence":
+            await self._put_evidence(session_id, *args[1:], **named)
+        elif name == "put_context_blocks":
+            await self._put_blocks(session_id, *args[1:], **named)
+
+    # A store that keeps evidence and blocks in its documents has them already; to write them again would only raise the
+    # version of the document.
+
+    async def _put_evidence(self, session_id: str, evidence: Evidence) -> None:
+        if await self._documents.get_evidence(session_id, evidence.evidence_id) != evidence:
+            await self._documents.put_evidence(session_id, evidence)
+
+    async def _put_blocks(self, session_id: str, blocks: Sequence[ContextBlock]) -> None:
+        stored = {each.block_id: each for each in await self._documents.list_context_blocks(session_id)}
+        if any(stored.get(each.block_id) != each for each in blocks):
+            result = await self._documents.put_context_blocks(session_id, blocks)
+            self._versions[session_id] = result.version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,17 +12,22 @@ import pytest
 
 from jacquard import (
     NO_RULES,
+    AssembledInput,
     DefaultContextEngine,
     HistoryConfig,
+    MessagePart,
     PrepareResult,
+    PruneBudget,
     PruneDecision,
     PruneResult,
+    PruneRules,
     RuntimeConfig,
     SummarizeConfig,
 )
 from mnemosyne import (
     BlockType,
     ContextBlock,
+    Event,
     Evidence,
     EvidenceFilter,
     EvidenceSource,
@@ -135,12 +140,9 @@ class Resolver(Used):
         return "RESOLVED"
 
 
-@dataclass
-class Decision:
-    block_id: str
-    action: str
-    reason: str
-    token_estimate: int
+def decide(block: ContextBlock, action: str) -> Any:
+    make: Any = PruneDecision  # by the names of the design, which type checkers do not know
+    return make(block_id=block.block_id, action=action, reason="mine", token_estimate=block.token_estimate)
 
 
 class Pruner(Used):
@@ -149,36 +151,24 @@ class Pruner(Used):
         assert budget.max_tokens > 0
         assert budget.tier_budgets == {}
         assert (rules or NO_RULES).must_keep_priorities == [Priority.MUST]
+        assert all(isinstance(ref.evidence_id, str) for each in blocks for ref in each.refs)
         kept = [each for each in blocks if each.priority is Priority.MUST or each.block_type is not BlockType.EVIDENCE]
         dropped = [each for each in blocks if each not in kept]
         return PruneResult(
             kept=kept,
             dropped=dropped,
-            decisions=[
-                Decision(each.block_id, "kept" if each in kept else "dropped", "mine", each.token_estimate)
-                for each in blocks
-            ],
+            decisions=[decide(each, "kept" if each in kept else "dropped") for each in blocks],
         )
-
-
-@dataclass
-class Part:
-    role: Any
-    content: str
-
-
-@dataclass
-class Assembled:
-    parts: list[Part]
-    total_tokens: int
-    text: str | None = None
 
 
 class Assembler(Used):
     def assemble(self, messages: list[Message], rendered_blocks: list[RenderedBlock], model_hint: Any = None) -> Any:
         self.calls += 1
-        system = Part(Role.SYSTEM, "MINE " + " ".join(each.rendered_content for each in rendered_blocks))
-        return Assembled(parts=[system, *(Part(each.role, each.content) for each in messages)], total_tokens=1)
+        system = MessagePart(
+            role=Role.SYSTEM, content="MINE " + " ".join(each.rendered_content for each in rendered_blocks)
+        )
+        parts: Any = [system, *(MessagePart(role=each.role, content=each.content) for each in messages)]
+        return AssembledInput(parts=parts, total_tokens=1)
 
 
 class Summarizer(Used):
@@ -351,6 +341,59 @@ async def test_a_store_of_documents_keeps_a_session_over_two_engines():
     ]
     assert len(store.documents["s"].session.messages) == 12
     assert [each.content for each in store.documents["s"].evidences.values()]
+
+
+class WholeDocuments(Documents):
+    """Keeps evidence and blocks in the document, so that each write raises its version."""
+
+    async def put_evidence(self, session_id: str, evidence: Evidence) -> str:
+        doc = await self.get_session(session_id)
+        await self.put_session(session_id, replace(doc, evidences={**doc.evidences, evidence.evidence_id: evidence}))
+        return evidence.evidence_id
+
+    async def get_evidence(self, session_id: str, evidence_id: str) -> Evidence | None:
+        doc = await self.get_session(session_id)
+        return doc.evidences.get(evidence_id) if doc else None
+
+    async def list_evidences(self, session_id: str, filter: Any = None) -> list[Evidence]:
+        doc = await self.get_session(session_id)
+        return list(doc.evidences.values()) if doc else []
+
+    async def put_context_blocks(self, session_id: str, blocks: Any) -> Any:
+        doc = await self.get_session(session_id)
+        return await self.put_session(session_id, replace(doc, context_blocks=(*doc.context_blocks, *blocks)))
+
+    async def list_context_blocks(self, session_id: str, filter: Any = None) -> list[ContextBlock]:
+        doc = await self.get_session(session_id)
+        return list(doc.context_blocks) if doc else []
+
+
+@pytest.mark.filterwarnings("ignore:WholeDocuments has only")
+async def test_a_store_that_keeps_evidence_in_its_documents_records_tool_calls():
+    store = WholeDocuments()
+    for number in range(2):
+        async with DefaultContextEngine(store) as engine:
+            await engine.prepare_turn("s", f"question {number}")
+            await engine.commit_assistant_message("s", f"answer {number}")
+            await engine.record_tool_call("s", ToolCall(tool_call_id=f"c{number}", tool="t"), result=f"lamp {number}")
+            turn = await engine.prepare_turn("s", "and now?")
+            await engine.commit_assistant_message("s", "well")
+    kept = store.documents["s"]
+    assert sorted(each.content for each in kept.evidences.values()) == ["lamp 0", "lamp 1"]
+    assert [len(each.result_evidence_ids) for each in kept.session.tool_state.tool_calls] == [1, 1]
+    assert "lamp 0" in turn.text
+
+
+def test_values_are_made_by_the_names_of_the_design():
+    make: Any = {"budget": PruneBudget, "rules": PruneRules, "event": Event}
+    assert make["budget"](max_tokens=9, tier_budgets={Priority.LOW: 3}) == PruneBudget(
+        max_tokens=9, tier_tokens={Priority.LOW: 3}
+    )
+    assert make["rules"](must_keep_priorities=[Priority.LOW]).must_keep_priorities == [Priority.LOW]
+    event = make["event"](event_type="Persisted", session_id="s", ts="2026-01-31T12:00:00+00:00")
+    assert (event.at, event.ts) == (datetime(2026, 1, 31, 12, tzinfo=UTC), "2026-01-31T12:00:00+00:00")
+    with pytest.raises(TypeError, match="tier_tokens and tier_budgets, which are the same"):
+        make["budget"](max_tokens=9, tier_tokens={}, tier_budgets={})
 
 
 async def test_a_store_of_documents_that_another_process_wrote_refuses_a_turn():

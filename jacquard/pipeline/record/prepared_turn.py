@@ -52,7 +52,8 @@ class AssembledInput:
     """Prompt in two forms, as messages and as one text, with our estimate of its tokens."""
 
     parts: tuple[PromptMessage, ...]
-    text: str
+    text: str | None = None
+    """Prompt as one text. An assembler of a host may leave it out."""
     total_tokens: int
 
 

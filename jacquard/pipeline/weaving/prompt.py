@@ -120,7 +120,7 @@ def lay_out(
 def prune_checked(pruner: Pruner, blocks: Sequence[PlacedBlock], budget: PruneBudget, rules: PruneRules) -> PruneResult:
     """Return what `pruner` decides, with a `BlockDecision` for each block, although a pruner of the host may give less."""
     made = pruner.prune(blocks, budget, rules)
-    if all(isinstance(each, BlockDecision) for each in made.decisions):
+    if made.decisions and all(isinstance(each, BlockDecision) and each.code for each in made.decisions):
         return made
     told = {each.block_id: each for each in made.decisions}
     kept = {each.block_id for each in made.kept}
