@@ -58,3 +58,16 @@ def test_the_advice_is_in_chinese_too(command: str) -> None:
     assert translate(f"A store needs no_such: {command}", "zh") == f"A store 需要 no_such：{command}"
     told = translate(f"A store needs no_such (No module named 'x'): {command}", "zh")
     assert told == f"A store 需要 no_such（No module named 'x'）：{command}"
+
+
+@pytest.mark.parametrize(
+    ("user", "chinese"),
+    [
+        ("The service", "服务"),
+        ("The command line", "命令行"),
+        ("The embedding model 'use'", "嵌入模型 'use'"),
+        ("redaction.detector spacy", "redaction.detector spacy"),
+    ],
+)
+def test_who_needs_a_package_is_named_in_chinese_too(user: str, chinese: str) -> None:
+    assert translate(f"{user} needs a, b: {WHEEL}", "zh") == f"{chinese} 需要 a, b：{WHEEL}"
