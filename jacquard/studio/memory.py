@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
 
-from jacquard.core.errors import ConfigError
+from jacquard.core.errors import ConfigError, MemoryNotFoundError
+from jacquard.memory.verbs.browse import ListedMemory
 from jacquard.memory.verbs.values import Memory, MemoryAction, MemoryEdit
 from jacquard.remote.bodies import (
     AcceptRequest,
@@ -81,10 +83,20 @@ async def show_memories(visit: Visit) -> Response:
         chain=chain,
         found=found,
         page=page,
+        newer={} if page is None else await _read_newer(visit, page.items, viewer),
         kinds=KINDS,
         states=STATES,
         people=sorted(people),
     )
+
+
+async def _read_newer(visit: Visit, items: Sequence[ListedMemory], viewer: str | None) -> Mapping[str, str]:
+    """Return the texts of the facts that hold instead of facts that a turn ended, by their ids. A thread has none."""
+    texts = {each.memory_id: each.text for each in items}
+    for name in {each.superseded_by for each in items if each.valid_to is not None} - set(texts):
+        with suppress(MemoryNotFoundError):
+            texts[name] = (await visit.ask("get_memory", memory_id=name, viewer=viewer)).text
+    return texts
 
 
 async def show_memory(visit: Visit) -> Response:

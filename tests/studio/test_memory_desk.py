@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import anyio
 import httpx
 import pytest
@@ -9,6 +11,9 @@ from walks import SAID, Walker, play_demo, run_in_thread, serve_studio
 
 from jacquard import MemoryVerbs, RuntimeConfig, open_runtime
 from jacquard.config.sections import MemoryConfig
+from mnemosyne import Chain, MemoryEntry
+from mnemosyne.chains.story_facts import end_former_facts
+from mnemosyne.schema.memory import session_scope
 
 FACTS = {
     "en": ("The boat key hangs behind the blue clock.", "The ferry leaves at noon.", "Reed owes the miller two sacks."),
@@ -21,6 +26,10 @@ CROWD = {
 CORRECTED = {"en": "The boat key hangs under the red bench.", "zh": "船钥匙挂在红长凳下面。"}
 ASKED = {"en": "Where does the boat key hang?", "zh": "船钥匙挂在哪里？"}
 SECRET = "sk-proj-Zx81mQp0Ls27Ty94Rk35Wd60Vb18Nc72Hf49Jg53"
+HOMES = {
+    "en": ("Ilse lives at the mill.", "Ilse lives at the harbour."),
+    "zh": ("伊尔莎住在磨坊。", "伊尔莎住在港口。"),
+}
 WORDS = {
     "en": {
         "open": "Open and correct",
@@ -39,11 +48,35 @@ def desk(tmp_path_factory):
     store = tmp_path_factory.mktemp("desk") / "store"
     for language in ("en", "zh"):
         play_demo(store, language)
+        run_in_thread(
+            lambda session=f"demo-{language}", homes=HOMES[language]: anyio.run(tell_homes, store, session, homes)
+        )
     with serve_studio(store) as address:
         for language, facts in FACTS.items():
             for each in facts:
                 api(address, f"demo-{language}/memory", text=each)
         yield address
+
+
+async def tell_homes(store, session, homes):
+    """Store two facts of one subject, as consolidation makes them; the later turn ends the earlier fact."""
+    async with open_runtime(str(store), embedder="none") as runtime:
+        turns = await runtime.store.turns(session, limit=2)
+        facts = [
+            MemoryEntry(
+                entry_id=f"{session}-{turn.turn_id}-home",
+                scope=session_scope(session),
+                chain=Chain.EVENT,
+                kind="travelled",
+                text=text,
+                turn_id=turn.turn_id,
+                branch_id=turn.branch_id,
+                depth=turn.depth,
+                metadata={"subject": "Ilse", "attribute": "home", "value": text},
+            )
+            for turn, text in zip(turns, homes, strict=True)
+        ]
+        await runtime.store.append_entries(session, [*facts, *end_former_facts(facts[:1], facts[1:])])
 
 
 @pytest.fixture(params=["en", "zh"])
@@ -88,6 +121,18 @@ def test_a_player_corrects_a_memory_and_finds_it_corrected_in_the_next_prompt(re
     reader.open(f"/s/{reader.session}/memory")
     assert row(reader, CORRECTED[reader.language]).count() == 0
     assert row(reader, FACTS[reader.language][0]).get_attribute("class") is None
+
+
+@pytest.mark.parametrize("narrowed", ["", "&state=superseded"])
+def test_a_fact_that_a_turn_ended_shows_the_turn_and_the_newer_fact(reader, narrowed):
+    old, new = HOMES[reader.language]
+    reader.open(f"/s/{reader.session}/memory?chain=event{narrowed}")
+    ended = row(reader, old)
+    assert ended.get_attribute("class") == "gone"
+    assert re.search({"en": r"true until turn \d+", "zh": r"有效到第 \d+ 回合"}[reader.language], ended.inner_text())
+    ended.get_by_text(new).click()
+    reader.page.wait_for_selector("h1")
+    assert reader.page.input_value("#text") == new
 
 
 def test_several_memories_are_forgotten_after_they_were_shown(reader):
