@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evals.errors import SetupError
+from jacquard.cli.language import speak
 from jacquard.cli.terminal import TerminalConsole
 from mnemosyne.core.masking.controls import escape_json_controls
 
@@ -49,6 +50,6 @@ def check_place(file: Path | None) -> None:
 
 
 def fail(message: str, code: int = 1) -> typer.Exit:
-    """Print an error; return the exit to raise."""
-    error_output.print(Text(f"error: {message}", style="bold red"))
+    """Print an error, in the language of the environment if it is one of Jacquard's own; return the exit to raise."""
+    error_output.print(Text(f"error: {speak(message)}", style="bold red"))
     return typer.Exit(code)

@@ -226,3 +226,13 @@ def test_the_docs_know_the_options():
     command = get_command(app).commands["run"]
     known = {name for option in command.params for name in option.opts}
     assert told == known - {"--help"}
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "There is no reranker"), ("zh_CN.UTF-8", "没有重排模型")])
+def test_an_error_of_the_core_is_in_the_language_of_the_environment(folder, monkeypatch, language, words):
+    for name in ("LC_ALL", "LC_MESSAGES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LANG", language)
+    done = evals("--data", folder, "--embedder", "none", "--selector", "rerank", "--reranker", folder / "none")
+    assert done.exit_code == 1
+    assert words in done.output
