@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 from asyncio import wrap_future
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import field, replace
 from time import perf_counter
@@ -25,13 +26,14 @@ from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import find_provider, read_arguments, read_text, write_result
+from jacquard.integrations.core.mapping import document_from, find_provider, read_arguments, read_text, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
     AdapterOptions,
     AdapterReport,
     FailurePolicy,
+    FoundDocument,
     InjectedPrompt,
     ModelAnswer,
     ModelRequest,
@@ -47,6 +49,7 @@ REQUIREMENT = Requirement(extra="crewai", distribution="crewai", floor="1.15.6")
 silence("crewai")
 try:
     from crewai import Agent, Crew
+    from crewai.knowledge.knowledge import Knowledge
     from crewai.llms.base_llm import BaseLLM
     from crewai.tools import BaseTool
     from crewai.types.usage_metrics import UsageMetrics
@@ -54,6 +57,7 @@ except ImportError as error:
     raise explain_missing(REQUIREMENT, error) from error
 
 _CALLS = ("call", "acall", "_track_token_usage_internal", "_emit_stream_chunk_event")
+_SEARCHES = ("query", "aquery")
 _TASK_NAME_CHARS = 120
 
 
@@ -111,6 +115,16 @@ class _WatchedResult:
     provider: ToolProvider | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _WatchedSearch:
+    """Search of a knowledge base, which CrewAI makes before the first model call of a task."""
+
+    query: str
+    documents: tuple[FoundDocument, ...]
+    error: Exception | None
+    duration_ms: int
+
+
 @dataclass(slots=True)
 class _Run:
     """Task that an agent carries out."""
@@ -125,6 +139,7 @@ class _Run:
     user_place: int | None = None
     are_tasks_noted: bool = False
     done: deque[_WatchedResult] = field(default_factory=deque)
+    searches: deque[_WatchedSearch] = field(default_factory=deque)
     recorded: set[str] = field(default_factory=set)
 
     @property
@@ -164,6 +179,7 @@ class CrewContext:
     ) -> None:
         hooks: list[tuple[object, str]] = [(BaseLLM, name) for name in _CALLS]
         hooks += [(Agent, "execute_task"), (Agent, "aexecute_task"), (BaseTool, "_run")]
+        hooks += [(Knowledge, name) for name in _SEARCHES]
         version = check_framework(REQUIREMENT, hooks)
         options = AdapterOptions(
             failure=FailurePolicy(failure),
@@ -206,6 +222,7 @@ class CrewContext:
         for task in crew.tasks:
             for tool in task.tools or ():
                 self._watch_tool(tool)
+        self._watch_knowledge(crew.knowledge)
 
     def _replace(self, owner: Any, name: str, method: Any) -> None:
         object.__setattr__(owner, name, method)
@@ -228,6 +245,8 @@ class CrewContext:
         def begin(task: Any) -> _Run:
             run = _Run(self.adapter, crew, agent, task, session_id, user_id, uuid4().hex)
             self._runs[run.task_id] = run
+            # An agent with sources gets a new one with each kickoff.
+            self._watch_knowledge(agent.knowledge)
             return run
 
         def watched(task: Any, *args: Any, **kwargs: Any) -> Any:
@@ -243,6 +262,7 @@ class CrewContext:
                 raise
             finally:
                 _RUN.reset(token)
+                self._release(agent.knowledge)
             block(self._finish, run, agent, result)
             return result
 
@@ -259,6 +279,7 @@ class CrewContext:
                 raise
             finally:
                 _RUN.reset(token)
+                self._release(agent.knowledge)
             await self._finish(run, agent, result)
             return result
 
@@ -345,6 +366,56 @@ class CrewContext:
             for name in ("run", "_run"):
                 self._replace(tool, name, self._watch_function(tool, getattr(tool, name)))
 
+    def _watch_knowledge(self, knowledge: Any) -> None:
+        """Note the searches of a knowledge base, with their errors and durations."""
+        if knowledge is None or self._is_watched(knowledge):
+            return
+        query, aquery = (getattr(knowledge, name) for name in _SEARCHES)
+
+        def watched(texts: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._note_search(texts) as found:
+                found += (results := query(texts, *args, **kwargs)) or ()
+                return results
+
+        async def awatched(texts: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._note_search(texts) as found:
+                found += (results := await aquery(texts, *args, **kwargs)) or ()
+                return results
+
+        self._replace(knowledge, "query", watched)
+        self._replace(knowledge, "aquery", awatched)
+
+    def _release(self, knowledge: Any) -> None:
+        """Give the knowledge base of an agent its own methods back."""
+        if self._is_watched(knowledge):
+            for name in _SEARCHES:
+                object.__delattr__(knowledge, name)
+            self._replaced = [each for each in self._replaced if each[0] is not knowledge]
+
+    @contextmanager
+    def _note_search(self, texts: Any) -> Iterator[list[Any]]:
+        """Note a search with the results that are put into the list."""
+        run, since, found = _RUN.get(), perf_counter(), list[Any]()
+        fault: Exception | None = None
+        try:
+            yield found
+        except Exception as error:
+            fault = error
+            raise
+        finally:
+            if run is not None and run.adapter is self.adapter:
+                documents = tuple(
+                    document_from(
+                        each["content"], each.get("metadata") or {}, name="knowledge", score=each.get("score")
+                    )
+                    for each in found
+                )
+                duration_ms = round((perf_counter() - since) * 1000)
+                asked = " ".join(map(str, texts)) if isinstance(texts, list) else str(texts)
+                run.searches.append(
+                    _WatchedSearch(query=asked, documents=documents, error=fault, duration_ms=duration_ms)
+                )
+
     def _watch_function(self, tool: Any, own: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*args: Any, **kwargs: Any) -> Any:
             run, since = _RUN.get(), perf_counter()
@@ -404,6 +475,7 @@ class CrewContext:
         if not run.are_tasks_noted:
             run.are_tasks_noted = True
             await self._note_tasks(run, TaskStatus.IN_PROGRESS)
+        await self._record_searches(run)
         return prompt, [*_inject(prompt, own, user, around, said), *tail]
 
     async def _record_answer(self, under_way: _ModelCall, answer: Any, llm: Any) -> None:
@@ -448,8 +520,17 @@ class CrewContext:
         )
         await self.adapter.on_tool_call_end(run.session_id, call, result.outcome, turn_key=run.key)
 
+    async def _record_searches(self, run: _Run) -> None:
+        while run.searches:
+            each = run.searches.popleft()
+            call = ToolCall(tool_call_id="", tool="Knowledge", duration_ms=each.duration_ms, task_id=run.task_id)
+            await self.adapter.on_documents(
+                run.session_id, each.documents, query=each.query, turn_key=run.key, call=call, error=each.error
+            )
+
     async def _finish(self, run: _Run, agent: Any, result: Any) -> None:
         """Commit the result of a task, with the role of its agent as the author."""
+        await self._record_searches(run)
         executor = getattr(agent, "agent_executor", None)
         messages = list(getattr(executor, "messages", None) or ())
         await self._record_tools(run, messages[(run.user_place or 0) + 1 :])

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
+from time import perf_counter
 from typing import Any
 from uuid import uuid4
 
 from jacquard import ConfigError, ContextEngine
 from jacquard.integrations.core.adapter import ContextAdapter
-from jacquard.integrations.core.mapping import find_provider, read_arguments, write_result
+from jacquard.integrations.core.mapping import find_provider, read_arguments, read_documents, write_result
 from jacquard.integrations.core.prompt import join_system
 from jacquard.integrations.core.requirements import Requirement, check_framework, explain_missing
 from jacquard.integrations.core.values import (
@@ -128,7 +129,7 @@ class KernelContext:
         self._kernels: list[Any] = []
         self._filters = {
             FilterTypes.AUTO_FUNCTION_INVOCATION: self._record_call,
-            FilterTypes.FUNCTION_INVOCATION: self._note_error,
+            FilterTypes.FUNCTION_INVOCATION: self._watch_function,
         }
 
     @property
@@ -300,7 +301,7 @@ class KernelContext:
         await self.adapter.on_after_model_call(run.session_id, answer, usage, turn_key=run.key)
 
     async def _record_call(self, context: Any, next: Callable[[Any], Awaitable[None]]) -> None:
-        """Record a function call; its error, which is not known here, comes from `_note_error`."""
+        """Record a function call; its error, which is not known here, comes from `_watch_function`."""
         run, call = self._run_of(), context.function_call_content
         if run is None or call is None:
             await next(context)
@@ -320,15 +321,34 @@ class KernelContext:
             provider = _provider_of(context.function)
             await self.adapter.on_tool_call_end(run.session_id, call, outcome, turn_key=run.key, provider=provider)
 
-    async def _note_error(self, context: Any, next: Callable[[Any], Awaitable[None]]) -> None:
-        """Record the error of a function."""
-        errors = _CALL.get()
+    async def _watch_function(self, context: Any, next: Callable[[Any], Awaitable[None]]) -> None:
+        """Note the error of a function that the model called. Record a search for documents that a prompt template or the
+        host made.
+        """
+        errors, run, since = _CALL.get(), self._run_of(), perf_counter()
+        fault: Exception | None = None
         try:
             await next(context)
         except Exception as error:
+            fault = error
             if errors is not None:
                 errors.append(error)
             raise
+        finally:
+            name = context.function.fully_qualified_name
+            if errors is None and run is not None and name in self.adapter.options.document_tools:
+                documents = read_documents(context.result.value) if fault is None and context.result else ()
+                call = ToolCall(
+                    tool_call_id="",
+                    tool=name,
+                    args_digest=read_arguments(dict(context.arguments)),
+                    duration_ms=round((perf_counter() - since) * 1000),
+                    provider=_provider_of(context.function),
+                )
+                query = str(context.arguments.get("query") or "")
+                await self.adapter.on_documents(
+                    run.session_id, documents, query=query, turn_key=run.key, call=call, error=fault
+                )
 
 
 class _Running:

@@ -8,6 +8,8 @@ pytest.importorskip("crewai", reason="CrewAI is not installed here: make test-fr
 
 import anyio
 from crewai import LLM, Agent, Crew, Task
+from crewai.knowledge.knowledge import Knowledge
+from crewai.knowledge.storage.base_knowledge_storage import BaseKnowledgeStorage
 from crewai.tools import tool as crew_tool
 from crewai.tools.mcp_native_tool import MCPNativeTool
 
@@ -74,6 +76,66 @@ class TestCrewAI(FrameworkContract):
 class TestCrewAIInThreads(TestCrewAI):
     def make_agent(self, setup):
         return ThreadedCrewAgent(setup)
+
+
+class Shelf(BaseKnowledgeStorage):
+    """Storage of a knowledge base that finds the same page for every query."""
+
+    async def asearch(self, query, limit=5, metadata_filter=None, score_threshold=0.6):
+        return self.search(query)
+
+    def search(self, query, limit=5, metadata_filter=None, score_threshold=0.6):
+        if query == ["nothing"]:
+            raise OSError("the shelf is empty")
+        page = {"id": "p1", "content": "The mill is 300 years old.", "metadata": {"source": "mills.md"}, "score": 0.9}
+        return [page]
+
+    def save(self, documents):
+        pass
+
+    async def asave(self, documents):
+        pass
+
+    def reset(self):
+        pass
+
+    async def areset(self):
+        pass
+
+
+@pytest.mark.parametrize("way", ["akickoff", "kickoff_async"])
+@pytest.mark.parametrize("owner", ["agent", "crew"])
+def test_what_a_knowledge_base_finds_is_evidence_of_the_turn(owner, way):
+    async def work():
+        async with open_scene(server, "text:mill age", "text:It is old.", "text:nothing", "text:No idea.") as scene:
+            context = CrewContext(scene.engine)
+            shelf = Knowledge(collection_name="shelf", sources=[], storage=Shelf())
+            llm = LLM(model="openai/gpt-4o", base_url=server.base_url, api_key="none", max_retries=0)
+            agent = Agent(role="guide", goal="answer", backstory="Brief.", llm=llm)
+            task = Task(description="How old is the mill?", expected_output="Words.", agent=agent)
+            crew = Crew(agents=[agent], tasks=[task])
+            {"agent": agent, "crew": crew}[owner].knowledge = shelf
+            context.attach(crew, session="s1")
+            await getattr(crew, way)()
+            await getattr(crew, way)()
+            document = await scene.document("s1")
+            (evidence,) = [each for each in document.evidences.values() if each.type.value == "rag_doc"]
+            assert (evidence.content, evidence.source.uri) == ("The mill is 300 years old.", "mills.md")
+            found, failed = document.session.tool_state.tool_calls
+            assert (found.tool, dict(found.args_digest), found.extra["documents"]) == (
+                "Knowledge",
+                {"query": "mill age"},
+                1,
+            )
+            assert (found.result_evidence_ids, found.task_id) == ((evidence.evidence_id,), str(task.id))
+            assert found.extra["turn_id"]
+            assert (failed.extra["documents"], failed.status.value) == (0, "error")
+            assert context.report.problems == ()
+            context.detach()
+            assert "query" not in vars(shelf)
+
+    with ScriptedServer() as server:
+        anyio.run(work)
 
 
 def test_tasks_of_a_crew_are_tasks_of_the_session():

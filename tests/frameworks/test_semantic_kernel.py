@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import anyio
 import pytest
 
 pytest.importorskip("semantic_kernel", reason="Semantic Kernel is not installed here: make test-frameworks")
@@ -12,10 +13,13 @@ from openai import AsyncOpenAI
 from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent, ChatHistoryAgentThread
 from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+from semantic_kernel.data.text_search import KernelSearchResults, TextSearch, TextSearchResult
 from semantic_kernel.functions import KernelFunctionFromMethod, kernel_function
+from semantic_kernel.prompt_template import PromptTemplateConfig
 
 from jacquard.integrations.semantic_kernel import KernelContext
-from jacquard.testing.framework import AgentSetup, FrameworkContract
+from jacquard.testing.framework import AgentSetup, FrameworkContract, open_scene
+from jacquard.testing.server import ScriptedServer
 
 
 class KernelAgent:
@@ -79,3 +83,51 @@ class TestSemanticKernel(FrameworkContract):
 class TestSemanticKernelByInvoke(TestSemanticKernel):
     def make_agent(self, setup):
         return InvokingAgent(setup)
+
+
+class Shelf(TextSearch):
+    """Search that finds the same page for every query."""
+
+    async def search(self, query, output_type=str, **_):
+        async def pages():
+            if query == "nothing":
+                raise OSError("the shelf is empty")
+            yield TextSearchResult(name="mills", value="The mill is 300 years old.", link="https://example.org/mills")
+
+        return KernelSearchResults(results=pages())
+
+
+@pytest.mark.parametrize("asker", ["model", "template"])
+def test_what_a_text_search_finds_is_evidence_with_its_address(asker):
+    async def work():
+        steps = ('tool:shelf-search {"query": "mill"}',) * (asker == "model")
+        async with open_scene(server, *steps, "text:It is old.") as scene:
+            kernel = Kernel()
+            kernel.add_function("shelf", Shelf().create_search_function(output_type="TextSearchResult"))
+            client = AsyncOpenAI(base_url=server.base_url, api_key="none", max_retries=0)
+            service = OpenAIChatCompletion(ai_model_id="scripted", async_client=client)
+            template = "Be brief." if asker == "model" else "Be brief. Known: {{shelf.search query='mill'}}"
+            agent = ChatCompletionAgent(
+                name="guide",
+                kernel=kernel,
+                service=service,
+                prompt_template_config=PromptTemplateConfig(template=template),
+            )
+            context = KernelContext(scene.engine, document_tools={"shelf-search"})
+            context.attach(agent)
+            thread = ChatHistoryAgentThread(thread_id="s1")
+            await agent.get_response("How old is the mill?", thread=thread)
+            document = await scene.document("s1")
+            (evidence,) = document.evidences.values()
+            assert evidence.type.value == "rag_doc"
+            assert (evidence.content, evidence.source.uri) == (
+                "The mill is 300 years old.",
+                "https://example.org/mills",
+            )
+            (call,) = document.session.tool_state.tool_calls
+            assert (call.tool, dict(call.args_digest)["query"], call.provider.name) == ("shelf-search", "mill", "shelf")
+            assert call.result_evidence_ids == (evidence.evidence_id,)
+            assert context.report.problems == ()
+
+    with ScriptedServer() as server:
+        anyio.run(work)

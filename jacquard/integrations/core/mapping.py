@@ -19,6 +19,8 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], ToolCallStatus], ...] = (
 )
 _NAMELESS_MODULES = frozenset({"", "__main__", "builtins", "functools"})
 _TEXT_KEYS = ("text", "page_content", "content")
+_VALUE = "value"
+"""Text of a `TextSearchResult` of Semantic Kernel. In other metadata it may be anything."""
 
 
 def read_text(content: Any) -> str:
@@ -136,8 +138,8 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
 def read_documents(result: Any) -> tuple[FoundDocument, ...]:
     """Return the documents in the result of a search tool: a list of texts, mappings or document objects.
 
-    The text of a mapping or object is its `text`, `page_content` or `content`. Its address is `uri`, `url`, `source` or
-    `file_path`.
+    A text in the list may be the JSON of a mapping. The text of a mapping or object is its `text`, `page_content`, `content`
+    or `value`. Its address is `uri`, `url`, `link`, `source` or `file_path`.
     """
     value = result
     if isinstance(value, str):
@@ -152,16 +154,28 @@ def read_documents(result: Any) -> tuple[FoundDocument, ...]:
 
 def _read_document(item: Any) -> FoundDocument | None:
     if isinstance(item, str):
+        if item.startswith("{") and (found := _read_json_document(item)) is not None:
+            return found
         return FoundDocument(text=item) if item.strip() else None
     fields = (
         item if isinstance(item, Mapping) else {name: getattr(item, name, None) for name in (*_TEXT_KEYS, "metadata")}
     )
-    text = str(next((fields[key] for key in _TEXT_KEYS if isinstance(fields.get(key), str)), ""))
+    keys = (*_TEXT_KEYS, _VALUE) if isinstance(item, Mapping) else _TEXT_KEYS
+    text_key = next((key for key in keys if isinstance(fields.get(key), str)), "")
+    text = str(fields[text_key]) if text_key else ""
     if not text.strip():
         return None
     held = fields.get("metadata")
     metadata = held if isinstance(held, Mapping) else {}
-    return document_from(text, {**metadata, **(item if isinstance(item, Mapping) else {})})
+    own = {key: value for key, value in item.items() if key != text_key} if isinstance(item, Mapping) else {}
+    return document_from(text, {**metadata, **own})
+
+
+def _read_json_document(text: str) -> FoundDocument | None:
+    try:
+        return _read_document(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
 
 
 def document_from(
@@ -170,7 +184,7 @@ def document_from(
     """Return a document with the text `text`. Its address is taken from `metadata`. The document keeps those other
     metadata that are numbers, truth values or short texts. `score` is the score of the retriever (None: unknown).
     """
-    uri = next((str(metadata[key]) for key in ("uri", "url", "source", "file_path") if metadata.get(key)), "")
+    uri = next((str(metadata[key]) for key in ("uri", "url", "link", "source", "file_path") if metadata.get(key)), "")
     plain = {
         str(key): value
         for key, value in metadata.items()

@@ -485,3 +485,5 @@ def test_documents_are_read_from_texts_mappings_and_objects():
     assert dict(found[2].metadata) == {"source": "c.md"}
     assert [each.text for each in read_documents('[{"text": "one"}]')] == ["one"]
     assert [each.text for each in read_documents("just words")] == ["just words"]
+    found = read_documents(['{"name": "a", "value": "two", "link": "l"}', '{"x": 1}', "{no JSON", "{}"])
+    assert [(each.text, each.uri) for each in found] == [("two", "l"), ('{"x": 1}', ""), ("{no JSON", ""), ("{}", "")]
