@@ -305,8 +305,15 @@ def _write_value(shape: Shape, value: Any) -> Any:
             return value.value if isinstance(value, StrEnum) else value
 
 
-def _write_time(at: datetime) -> str:
-    """Return a time as ISO 8601 text, with `Z` for UTC. Raises ValueError if the time has no time zone."""
+def _write_time(at: datetime | str) -> str:
+    """Return a time as ISO 8601 text, with `Z` for UTC. A program may give a text. Raises ValueError if it is not a time, or
+    has no time zone.
+    """
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            raise ValueError(f"{at!r} is not an ISO 8601 time; write one, as 2026-01-31T08:30:00+00:00") from None
     offset = at.utcoffset()
     if offset is None:
         raise ValueError(f"{at.isoformat()} has no time zone; give an aware datetime")

@@ -8,7 +8,7 @@ evidence and blocks. A frame has no summary, either. This module reads no clock 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -231,9 +231,11 @@ def compose_document(
     )
 
 
-def check_document(session_id: str, document: SessionDocument) -> None:
-    """Check that `document` belongs to the session `session_id`, that ids are unique, that every value is one that its field
-    may have, and that every ref leads to evidence.
+def check_document(session_id: str, document: SessionDocument) -> SessionDocument:
+    """Check a document and return it, with times that are texts as datetimes.
+
+    It must belong to the session `session_id`; ids are unique, every value is one that its field may have, and every ref leads
+    to evidence.
 
     Raises SchemaValidationError with all faults, if there are any.
     """
@@ -253,13 +255,27 @@ def check_document(session_id: str, document: SessionDocument) -> None:
     )
     faults += _find_duplicates("session.tool_state.tool_calls", [call.tool_call_id for call in calls])
     faults += _find_duplicates("session.model_usage", [usage.model_usage_id for usage in session.model_usage or ()])
-    # A document that a program made may have any text as a role or a kind.
-    faults += [str(each) for each in document_faults(document_to_json(document)) if each.code == "value"]
+    # A document that a program made may have any text as a role or a kind, and any value as a content.
+    data = document_to_json(document)
+    faults += [str(each) for each in document_faults(data) if each.code in ("value", "kind")]
     if faults:
         raise SchemaValidationError(tuple(faults))
     held = [(f"session.messages[{place}]", message.refs) for place, message in enumerate(session.messages)]
     held += [(f"context_blocks[{place}]", block.refs) for place, block in enumerate(document.context_blocks)]
     check_refs(held, document.evidences.__contains__)
+    return document_from_json(data) if any(isinstance(each, str) for each in _list_times(document)) else document
+
+
+def _list_times(document: SessionDocument) -> Iterator[datetime | str | None]:
+    session = document.session
+    yield from (each.at for each in session.messages)
+    yield from (each.called_at for each in (session.tool_state.tool_calls if session.tool_state is not None else ()))
+    for item in document.evidences.values():
+        yield from (item.created_at, item.expires_at)
+    if session.summary is not None:
+        yield session.summary.updated_at
+    if document.meta is not None:
+        yield from (document.meta.created_at, document.meta.updated_at)
 
 
 def check_refs(items: Iterable[tuple[str, Sequence[Ref]]], knows: Callable[[str], bool]) -> None:

@@ -452,3 +452,19 @@ async def test_filters_take_lists_and_texts(tmp_path: Any, address: str):
     ):
         assert [each.evidence_id for each in await store.list_evidences("s", filter=where)] == found
     await store.close()
+
+
+async def test_a_document_of_a_program_may_have_times_as_texts_and_its_values_are_checked():
+    def session_of(**message: Any) -> Any:
+        said: Any = {"role": Role.USER, "content": "hello"} | message
+        return SessionDocument(schema_version="1.0", session=Session(session_id="s", messages=(Message(**said), HELLO)))
+
+    store = MemoryStore()
+    await store.put_session("s", session_of(at="2026-01-31T12:00:00Z"))
+    document = await store.get_session("s")
+    assert document is not None
+    assert [each.at for each in document.session.messages] == [datetime(2026, 1, 31, 12, tzinfo=UTC), None]
+    with pytest.raises(SchemaValidationError, match=r"session.messages\[0\].content: is a number, not text"):
+        await store.put_session("s", session_of(content=3))
+    with pytest.raises(ValueError, match="'yesterday' is not an ISO 8601 time; write one, as"):
+        await store.put_session("s", session_of(at="yesterday"))

@@ -120,7 +120,7 @@ def put_session(
     Raises VersionConflictError if the session has another version than `expected_version`, SchemaValidationError if the
     document has faults, and the error of `limit` if the tenant must not have another session.
     """
-    check_document(session_id, document)
+    document = check_document(session_id, document)
     if find_session(connection, session_id) is None:
         if expected_version:
             raise VersionConflictError(session_id, expected_version, 0)
