@@ -15,8 +15,10 @@ from mnemosyne.retrieval.recall.query_features import is_question, is_self_conta
 from mnemosyne.retrieval.text.words import word_tokens
 from mnemosyne.schema.query import RetrievalQuery
 
-_END = re.compile(r"[?？]+[\"'”’）)]*")
-_SENTENCE = re.compile(r"[^.!?。！？;；…\n]+[.!?。！？;；…]*[\"'”’）)」』]*")
+_END = re.compile(r"[?？][?？!！]*[\"'”’）)]*")
+_ABBREVIATION = r"(?:(?<=(?<![A-Za-z])[A-HJ-Za-z])|(?<=\b(?:Mr|Ms|Dr|St))|(?<=\bMrs)|(?<=\bProf))\.(?=.)"
+"""Full stop of an initial, a title or "e.g." within a line. The word "I" may end a sentence."""
+_SENTENCE = re.compile(rf"(?:[^.!?。！？;；…\n]|{_ABBREVIATION})+[.!?。！？;；…]*[\"'”’）)」』]*")
 _MOST = 3
 _ENOUGH_TERMS = 2
 _MOST_SENTENCES = 5
@@ -38,7 +40,7 @@ def split_query(query: RetrievalQuery) -> tuple[RetrievalQuery, ...]:
     ends = [mark.end() for mark in _END.finditer(text)]
     if not 2 <= len(ends) <= _MOST or ends[-1] < len(text):
         return _with_question(query)
-    parts = [text[first:last].strip() for first, last in pairwise([0, *ends])]
+    parts = [text[first:last].strip().rstrip("!！") for first, last in pairwise([0, *ends])]
     questions = tuple(
         replace(query, text=part, keywords=tuple(word for word in query.keywords if word in part)) for part in parts
     )
