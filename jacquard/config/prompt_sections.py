@@ -171,15 +171,16 @@ class CurationConfig:
         0.5,
         0,
         1,
-        doc="Minimum probability of relevance (0 to 1, estimated by rules) of a memory that the heuristic chooses; 0 takes the "
-        "best, even if they are not relevant.",
+        doc="Minimum probability of relevance (0 to 1, estimated by rules) of a memory that the heuristic chooses; an input that "
+        "asks nothing needs 1.3 times as much. 0 takes the best, even if they are not relevant.",
         call=ANY,
     )
     relevance_floor_past: float = bounded_field(
         0.4,
         0,
         1,
-        doc="Value of `relevance_floor` for inputs about the past, in which a player or user asks for memories.",
+        doc="Value of `relevance_floor` for inputs about the past, in which a player or user asks for memories; the best of recall "
+        "needs half of it.",
         call=ANY,
     )
     deadline_ms: int = bounded_field(1500, 0, doc="Maximum wait of a turn for Stream B, in milliseconds.", call=LOWER)

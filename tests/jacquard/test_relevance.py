@@ -27,7 +27,7 @@ from mnemosyne import (
     WorldPackError,
     load_world,
 )
-from mnemosyne.schema.memory import session_scope
+from mnemosyne.schema.memory import THREAD, session_scope
 from mnemosyne.schema.record import SessionWindow
 
 SCORE = re.compile(r"score (-?\d\.\d\d) = ")
@@ -342,17 +342,20 @@ def test_a_word_that_many_candidates_have_makes_none_of_them_relevant():
     assert choose(asked(*pool, text="运费多少？", relevance_floor=0.5)).entry_ids == ()
 
 
-def test_who_asks_about_the_past_gets_the_best_two_at_half_of_the_floor():
+def test_who_asks_about_the_past_gets_the_best_of_recall_at_half_of_the_floor():
     pool = [
         candidate(f"c{n}", f"The {word} stood there.", 1.0 - n / 10) for n, word in enumerate(("mill", "inn", "barn"))
     ]
     intent = SearchIntent(enabled=True, temporal_context=Temporal.PAST)
     past = replace(plan(), search_intent=intent)
-    request = asked(*pool, text="What did the miller say?", relevance_floor=0.1)
-    assert len(choose(replace(request, plan=past)).entry_ids) <= 3
-    low = min(estimate_relevance(request))
-    assert len(choose(replace(request, plan=past, relevance_floor=2 * low)).entry_ids) >= 2
-    assert len(choose(replace(request, plan=past, relevance_floor=0.99)).entry_ids) == 0
+    request = replace(asked(*pool, text="What did the miller say?"), plan=past)
+    first, *_, last = estimate_relevance(request)
+    found = choose(replace(request, relevance_floor=1.9 * first))
+    assert found.entry_ids == ("c0",)
+    assert f"(floor {0.95 * first:.0%})" in found.why["c0"]
+    assert choose(replace(request, relevance_floor=2.1 * first)).entry_ids == ()
+    assert choose(replace(request, plan=plan(), relevance_floor=1.9 * first)).entry_ids == ()
+    assert len(choose(replace(request, relevance_floor=last)).entry_ids) == 3
 
 
 def test_a_key_of_a_lore_entry_in_the_input_is_as_good_as_its_name():
@@ -378,3 +381,71 @@ def test_what_is_searched_for(tmp_path, said, searched):
     world = load_world(pack_at(tmp_path / "mill"))
     window = SessionWindow(head=head(), messages=(), state={})
     assert find_searched_text(said, window, world) == searched
+
+
+@pytest.mark.parametrize(
+    ("asking", "saying"),
+    [
+        (
+            "Where did Jost lose two fingers, in the mill, in the inn or at the weir?",
+            "Jost fixes the mill, the inn, the weir.",
+        ),
+        ("约斯特在磨坊干活时伤了哪里？", "约斯特去磨坊拿东西，再到酒馆坐着。"),
+    ],
+)
+def test_an_input_that_asks_nothing_needs_a_memory_that_fits_better(asking, saying):
+    pool = [candidate("c0", "Jost bakes. 约斯特在烤面包。", 1.0), candidate("c1", "Bread is cheap. 面包很便宜。", 0.9)]
+    for text, factor in ((asking, 1.0), (saying, 1.3)):
+        request = asked(*pool, text=text)
+        likely = estimate_relevance(request)[0]
+        assert choose(replace(request, relevance_floor=0.99 * likely / factor)).entry_ids == ("c0",)
+        assert choose(replace(request, relevance_floor=1.01 * likely / factor)).entry_ids == ()
+
+
+def test_words_of_the_question_before_it_make_an_answer_relevant():
+    def estimate_answer(question, turn_id):
+        pool = [
+            candidate("t1.u", question, 1.0, chain=Chain.HISTORY, turn_id="t1"),
+            candidate("t1.a", "The ninth of September.", 0.5, chain=Chain.HISTORY, turn_id=turn_id),
+        ]
+        return estimate_relevance(asked(*pool, text="I buy flour. When is the birthday of Grandmother?"))[1]
+
+    without = estimate_answer("I ask Ilse for bread.", "t1")
+    said = estimate_answer("I ask Ilse for flour.", "t1")
+    asked_for = estimate_answer("I ask Ilse for her birthday.", "t1")
+    assert without < said < asked_for
+    assert estimate_answer("I ask Ilse for her birthday.", "t2") == without
+
+
+def test_with_a_floor_the_more_relevant_memory_comes_before_the_better_of_recall():
+    pool = (
+        candidate("c0", "Jost bakes bread.", 1.0),
+        candidate("c1", "Jost lost two fingers to the great wheel.", 0.9),
+    )
+    request = asked(*pool, text="How did Jost lose two fingers to the wheel?")
+    assert choose(request).entry_ids == ("c0", "c1")
+    selection = choose(replace(request, relevance_floor=0.01))
+    assert selection.entry_ids == ("c1", "c0")
+    assert "of the best in recall and relevance" in selection.why["c1"]
+
+
+def test_a_thread_takes_the_place_of_its_message_only_if_it_has_most_of_it():
+    promise = "I promise to keep it a secret."
+
+    def choose_of(message):
+        pool = (
+            candidate("t1.a", message, 1.0, chain=Chain.HISTORY, turn_id="t1"),
+            replace(candidate("t1.thread.1", promise, 0.9, chain=Chain.EVENT, turn_id="t1"), kind=THREAD),
+        )
+        selection = choose(asked(*pool, text="What did I promise to keep secret?"))
+        return selection.entry_ids, dict(selection.folded)
+
+    assert choose_of(f"Well. {promise}") == (("t1.thread.1",), {"t1.a": "t1.thread.1"})
+    long = f"The ship struck the third rock of the reef, and the owner must never learn of it. {promise}"
+    assert choose_of(long) == (("t1.a",), {"t1.thread.1": "t1.a"})
+
+
+def test_the_word_for_grandmother_is_a_word_of_an_input():
+    pool = [candidate("c0", "外婆坐在窗下剥橘子。", 1.0), candidate("c1", "老何坐在窗下喝茶。", 1.0)]
+    first, second = estimate_relevance(asked(*pool, text="外婆呢？"))
+    assert first > second

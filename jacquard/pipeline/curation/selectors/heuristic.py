@@ -1,6 +1,7 @@
 """Selects memories by rules, without a model, so that a selection is always available. The rules are pure functions.
 
-Candidates are chosen one by one, by their score in recall with these corrections:
+Candidates are chosen one by one, by their score in recall and, if the request has a minimum probability of relevance, by this
+probability too, with these corrections:
 
 - Near-duplicates are merged into the better one, unless they differ in a number, a name or a "not".
 - A candidate that is about an entity in the plan gets a bonus. A lore entry whose title is named in the input gets a
@@ -12,7 +13,8 @@ Candidates are chosen one by one, by their score in recall with these correction
   same stretch of turns is chosen. A candidate gets a bonus if it is about an entity that no chosen candidate is about.
 
 The corrections are small: none of them lifts a candidate from the bottom of recall to its top. Candidates below the request's
-minimum probability of relevance are not chosen (module `relevance`). Measurements: `docs/decisions/0023-selection.md` and
+minimum probability of relevance are not chosen (module `relevance`). The minimum is higher for an input that asks nothing, and
+lower for the best candidate of recall if the input is about the past. Measurements: `docs/decisions/0023-selection.md` and
 `0038-relevance.md`.
 """
 
@@ -29,7 +31,7 @@ from jacquard.core.names import mentions, normalise
 from jacquard.core.plan import OverviewScope, PlanContext, Temporal
 from jacquard.core.protocols import Selection, SelectionContext, SelectionRequest
 from jacquard.pipeline.curation.recall_query import SEVERAL, repeat_key
-from jacquard.pipeline.curation.selectors.relevance import estimate_relevance
+from jacquard.pipeline.curation.selectors.relevance import estimate_relevance, is_asking
 from mnemosyne.core.codec import Struct
 from mnemosyne.core.off_loop import calculate
 from mnemosyne.retrieval.text.words import word_tokens
@@ -45,7 +47,14 @@ CHAIN_COST = 0.02
 LEAST_SHARE = 0.02
 TURN_COST = 0.05
 MOST_OF_A_TURN = 2
-LEAST_FOR_PAST = 2
+RELEVANCE_SHARE = 0.75
+"""Weight of the relevance (0..1) of a candidate next to its share (0..1) of the best score of recall."""
+STATEMENT_FACTOR = 1.3
+"""Factor of the floor of relevance for an input that asks nothing, because it seldom needs a memory."""
+PAST_SHARE = 0.5
+"""Share of the floor that the best candidate of recall needs if the input is about the past, because it wants a memory."""
+THREAD_SHARE = 0.5
+"""Minimum share of a message that its open thread must contain to be chosen in its place."""
 OVERVIEW_TURN_COST = 0.3
 STRETCH_COST = 0.15
 _FIGURES = re.compile(
@@ -70,7 +79,9 @@ class _Columns(Struct, frozen=True, kw_only=True):
     names: list[str]
     """Name of each one's weight in the plan."""
     shares: list[float]
-    """Part (0..1) of the best score of recall."""
+    """Part (0..1) of the best score of recall, or of score and relevance if the request has a floor."""
+    measure: str
+    """Names what the shares measure."""
     bonuses: list[float]
     """Bonus for words of the plan."""
     prints: list[tuple[frozenset[tuple[str, ...]], frozenset[str]]]
@@ -102,9 +113,12 @@ class HeuristicSelector:
 
     def _select(self, request: SelectionRequest) -> Selection:
         likely = dict(zip([each.entry_id for each in request.candidates], estimate_relevance(request), strict=True))
-        floor = _find_floor(request, likely)
-        below = {entry_id: share for entry_id, share in likely.items() if share < floor}
-        columns, ids = _read_columns(request), [each.entry_id for each in request.candidates]
+        floor = _find_floor(request)
+        columns, ids = _read_columns(request, likely), [each.entry_id for each in request.candidates]
+        floors = dict.fromkeys(ids, floor)
+        if ids and likely[ids[0]] < floor and _is_about_past(request):
+            floors[ids[0]] = PAST_SHARE * floor
+        below = {entry_id: share for entry_id, share in likely.items() if share < floors[entry_id]}
         waiting = [row for row, entry_id in enumerate(ids) if entry_id not in below]
         shares, timeline = _chain_shares(request.plan), _Timeline.of(request)
         wanted = frozenset(request.plan.entities)
@@ -123,7 +137,7 @@ class HeuristicSelector:
             rest, waiting = waiting, []
             for row in rest:
                 if row == best:
-                    why[ids[row]] = _describe(scorer, row, likely[ids[row]], floor)
+                    why[ids[row]] = _describe(scorer, row, likely[ids[row]], floors[ids[row]])
                 elif self._are_alike(columns, row, best):
                     folded[ids[row]] = ids[best]
                 elif columns.candidates[row].turn_id in full:
@@ -164,11 +178,13 @@ class HeuristicSelector:
 
 
 def _prefer_thread(best: int, waiting: Sequence[int], candidates: Sequence[Candidate]) -> int:
-    """Return the row of the open thread with the same content as the candidate, because it also states that it is open; else
+    """Return the row of the open thread with most of the content of the candidate, because it also states that it is open; else
     the candidate's.
     """
-    threads = [row for row in waiting if candidates[row].kind == THREAD]
-    return next((row for row in threads if _is_said_in(candidates[row], candidates[best])), best)
+    other = candidates[best]
+    threads = [row for row in waiting if candidates[row].kind == THREAD and _is_said_in(candidates[row], other)]
+    least = THREAD_SHARE * len(other.preview)
+    return next((row for row in threads if len(candidates[row].preview) >= least), best)
 
 
 def _is_said_in(thread: Candidate, other: Candidate) -> bool:
@@ -176,16 +192,16 @@ def _is_said_in(thread: Candidate, other: Candidate) -> bool:
     return thread.kind == THREAD and thread.turn_id == other.turn_id and thread.preview in other.preview
 
 
-def _find_floor(request: SelectionRequest, likely: Mapping[str, float]) -> float:
-    """Return the minimum probability of relevance; halved for the best few if the input is about the past, because it wants a
-    memory.
-    """
+def _find_floor(request: SelectionRequest) -> float:
+    """Return the minimum probability of relevance; it is raised if the input asks nothing and is not about the past."""
     floor = request.relevance_floor
-    enough = len([share for share in likely.values() if share >= floor])
-    if likely and request.plan.search_intent.temporal_context is Temporal.PAST and enough < LEAST_FOR_PAST:
-        best = sorted(likely.values(), reverse=True)[:LEAST_FOR_PAST]
-        floor = min(floor, max(best[-1], floor / 2))
-    return floor
+    if _is_about_past(request) or is_asking(request.searched_text or request.user_message):
+        return floor
+    return min(STATEMENT_FACTOR * floor, (1.0 + floor) / 2)
+
+
+def _is_about_past(request: SelectionRequest) -> bool:
+    return request.plan.search_intent.temporal_context is Temporal.PAST
 
 
 def _describe(scorer: _Scorer, row: int, likely: float, floor: float) -> str:
@@ -203,10 +219,14 @@ def _find_full_turns(chosen: Sequence[Candidate]) -> frozenset[str]:
     return frozenset([turn_id for turn_id, count in counts.items() if count >= MOST_OF_A_TURN])
 
 
-def _read_columns(request: SelectionRequest) -> _Columns:
-    """Return the candidates with scores of 0..1 and their bonuses."""
+def _read_columns(request: SelectionRequest, likely: Mapping[str, float]) -> _Columns:
+    """Return the candidates with scores of 0..1 and their bonuses. `likely` is the relevance (0..1) of each."""
     candidates, plan = request.candidates, request.plan
-    top = max([candidate.score for candidate in candidates], default=0.0)
+    shares, has_floor = _scale([candidate.score for candidate in candidates]), request.relevance_floor > 0.0
+    if has_floor:
+        shares = _scale(
+            [share + RELEVANCE_SHARE * likely[each.entry_id] for share, each in zip(shares, candidates, strict=True)]
+        )
     keywords = [keyword for keyword in plan.search_intent.focus_keywords if keyword.strip()]
     focus = frozenset(plan.entities)
     subjects = {_strip_article(keyword) for keyword in plan.search_intent.focus_keywords} - {""}
@@ -222,11 +242,18 @@ def _read_columns(request: SelectionRequest) -> _Columns:
     return _Columns(
         candidates=candidates,
         names=[_WEIGHT_NAMES.get(each.chain, "narrative") for each in candidates],
-        shares=[max(each.score / top, 0.0) if top > 0 else 0.0 for each in candidates],
+        shares=shares,
+        measure="recall and relevance" if has_floor else "recall",
         bonuses=bonuses,
         prints=[fingerprint_text(each.preview) for each in candidates],
         habits=[habit if habit is not None and often[habit] >= SEVERAL else None for habit in habits],
     )
+
+
+def _scale(scores: Sequence[float]) -> list[float]:
+    """Return each score as a part (0..1) of the best one."""
+    top = max(scores, default=0.0)
+    return [max(score / top, 0.0) if top > 0 else 0.0 for score in scores]
 
 
 @lru_cache(maxsize=1 << 12)
@@ -350,7 +377,7 @@ class _Scorer:
         shown = [
             f" {'-' if value < 0 else '+'} {abs(value):.2f} {what}" for value, what in parts if abs(value) >= 0.005
         ]
-        return f"{share:.2f} of the best in recall{''.join(shown)}"
+        return f"{share:.2f} of the best in {self.columns.measure}{''.join(shown)}"
 
     def _parts(self, rows: Sequence[int]) -> list[tuple[float, float, float, float, float, float]]:
         """Return share, bonus, cover bonus, and the costs of turn, stretch and chain, of some candidates."""

@@ -1,7 +1,7 @@
 """Estimates the probability that a recalled memory is relevant to an input, without a language model. Pure.
 
 The scores of recall only order the candidates: the best candidate for "I sit down" scores as high as the best one for a
-question. The estimate is a logistic regression over six signals whose values can be compared between recalls. Its weights were
+question. The estimate is a logistic regression over eight signals whose values can be compared between recalls. Its weights were
 fitted to labelled plays (`docs/decisions/0038-relevance.md`).
 """
 
@@ -22,13 +22,14 @@ from mnemosyne.schema.query import Candidate
 from mnemosyne.values import dataclass
 
 _FUNCTION_CHARACTERS = frozenset(
-    "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里外去来说看问想要会能可一个们什么怎么吗呢吧啊"
+    "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里去来说看问想要会能可一个们什么怎么吗呢吧啊"
 )
 _ASKING = lazy_pattern(
     r"多少钱?|几(?=[^乎])[时点号天个次块岁年日位种]?|哪[里儿些个位天年种]?|什么(?:时候)?|谁|怎么[样办]?|如何|为何|何[时处]|请问|"
     r"(?<!\w)(?i:how (?:much|many|long|far|often))(?!\w)"
 )
 """Words by which an input asks; they do not name what it asks about."""
+_SENTENCE = lazy_pattern(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
 _SEVERAL_SENTENCES = lazy_pattern(r"[.!?;。！？；\n]\s*[^\s.!?;。！？；]")
 _COSINE_BOUNDS = (-1.0, 3.0)
 _FULL_RECALL = 50
@@ -38,9 +39,10 @@ _FEW, _FEW_SHARE = 2, 0.06
 _CHARACTER_SCORE = 3.0
 """BM25 score of a rare character; recall searches for pairs of characters."""
 _SEVERAL = 2
-_MOSTLY_SHARED = 0.6
+_MOSTLY_SHARED = 0.66
 """Minimum estimate for a candidate with several words, and at least half, of the input, or with all words of a question if few
-candidates have them; or for an open thread with a person, place or date of the input.
+candidates have them; or for an open thread with a person, place or date of the input. Rare characters count as words of a
+question.
 """
 
 
@@ -56,7 +58,15 @@ class RelevanceWeights:
     """Weight of log(1 + n). n is the number of words that occur in the input and in the candidate, plus the number of rare
     Chinese characters that occur in both outside of these words.
     """
-    entity: float = 3.22
+    turn: float = 0.0
+    """Weight of log(1 + n). n is the number of words and rare characters that the input shares with the other message of the
+    candidate's turn, because an answer often has other words than its question.
+    """
+    asked: float = 0.0
+    """Weight of log(1 + n). n is the number of words of the sentences that ask, if the candidate or the other message of its
+    turn has them.
+    """
+    entity: float = 0.84
     """Weight of each entity of the input that the candidate is about."""
     cosine: float = 0.37
     """Weight of the cosine similarity, in standard deviations above the median of the recall."""
@@ -67,36 +77,51 @@ class RelevanceWeights:
 
 
 WEIGHTS = RelevanceWeights()
+"""Weights for lore, summaries, events and values, which have no other message of their turn."""
+MESSAGE_WEIGHTS = RelevanceWeights(base=-3.4, words=0.44, shared=0.77, turn=1.1, asked=0.63, cosine=0.29, score=1.01)
+"""Weights for messages."""
 
 
-def estimate_relevance(request: SelectionRequest, weights: RelevanceWeights = WEIGHTS) -> list[float]:
+def estimate_relevance(request: SelectionRequest) -> list[float]:
     """Return for each candidate of `request`, in order, the probability (0..1) that it is relevant to the input."""
     text = request.searched_text or request.user_message
     words, plain, entities = content_words(text), normalise(text), frozenset(request.plan.entities)
+    asking, asks = _find_asking_words(text), is_asking(text)
     best = max([candidate.score for candidate in request.candidates], default=0.0)
     scale = _score_scale(len(request.candidates))
     cosines = _standardize([candidate.signals.vector for candidate in request.candidates])
     said = [_text(candidate) for candidate in request.candidates]
     characters = _find_rare_characters(text, said)
     asked = _find_rare_question(text, said)
+    commons = [words & content_words(told) for told in said]
+    rare = [len(characters.intersection(told).difference(*common)) for told, common in zip(said, commons, strict=True)]
+    beside = _find_other_messages(request.candidates)
     found = []
-    for candidate, cosine, told in zip(request.candidates, cosines, said, strict=True):
-        common = words & content_words(told)
-        alone = len(characters.intersection(told).difference(*common))
-        shared = len(common) + alone
+    for row, (candidate, cosine, common, alone) in enumerate(
+        zip(request.candidates, cosines, commons, rare, strict=True)
+    ):
+        shared, others = len(common) + alone, beside.get(row, ())
+        weights = MESSAGE_WEIGHTS if candidate.chain is Chain.HISTORY else WEIGHTS
         score = scale * max(candidate.signals.fts or 0.0, 0.0) + _CHARACTER_SCORE * alone
         odds = weights.base + weights.words * math.log1p(score) + weights.shared * math.log1p(shared)
+        odds += weights.turn * math.log1p(max([len(commons[each]) + rare[each] for each in others], default=0))
+        odds += weights.asked * math.log1p(len(asking & common.union(*[commons[each] for each in others])))
         odds += weights.entity * len(entities.intersection(candidate.entities))
         odds += weights.cosine * cosine
         odds += weights.score * (max(candidate.score / best, 0.0) if best > 0.0 else 0.0)
         named = _is_named(candidate, plain)
         odds += weights.title * named
-        is_mostly = shared >= _SEVERAL and 2 * shared >= len(words)
+        is_mostly = (shared if asks else len(common)) >= _SEVERAL and 2 * shared >= len(words)
         least = _MOSTLY_SHARED if is_mostly or (asked and asked <= common) else 0.0
         if candidate.kind == THREAD and (named or entities.intersection(candidate.entities)):
             least = _MOSTLY_SHARED
         found.append(max(1.0 / (1.0 + math.exp(-odds)), least))
     return found
+
+
+def is_asking(text: str) -> bool:
+    """Return whether a text, or one of its sentences, asks something."""
+    return "?" in text or "？" in text or _ASKING.search(text) is not None
 
 
 @lru_cache(maxsize=1 << 12)
@@ -109,11 +134,28 @@ def content_words(text: str) -> frozenset[str]:
     return frozenset([word for word in word_tokens(text) if _FUNCTION_CHARACTERS.isdisjoint(word) or not has_cjk(word)])
 
 
+def _find_asking_words(text: str) -> frozenset[str]:
+    """Return the words of the sentences of an input that ask, without its words of asking."""
+    if not is_asking(text):
+        return frozenset()
+    asking = [sentence for sentence in _SENTENCE.findall(text) if is_asking(sentence)]
+    return content_words(_ASKING.sub(" ", "\n".join(asking)))
+
+
+def _find_other_messages(candidates: Sequence[Candidate]) -> dict[int, list[int]]:
+    """Return for each message, by its place in `candidates`, the places of the other messages of its turn."""
+    of_turn: dict[str, list[int]] = {}
+    for row, candidate in enumerate(candidates):
+        if candidate.chain is Chain.HISTORY and candidate.turn_id is not None:
+            of_turn.setdefault(candidate.turn_id, []).append(row)
+    return {row: [each for each in rows if each != row] for rows in of_turn.values() for row in rows}
+
+
 def _find_rare_question(text: str, said: Sequence[str]) -> frozenset[str]:
     """Return the words of an input that is one question, without its words of asking, if few candidates have all of them; else an
     empty set. A single Chinese character is not a word.
     """
-    if not ("?" in text or "？" in text or _ASKING.search(text)) or _SEVERAL_SENTENCES.search(text):
+    if not is_asking(text) or _SEVERAL_SENTENCES.search(text):
         return frozenset()
     words = content_words(_ASKING.sub(" ", text))
     words = frozenset([word for word in words if len(word) > 1 or not has_cjk(word)])
