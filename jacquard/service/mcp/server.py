@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from io import TextIOWrapper
 from time import monotonic
@@ -81,7 +82,8 @@ def build_server(service: Service, find_note: FindNote, observe: Observe = lambd
 
     async def tools(context: Context, _: object) -> types.ListToolsResult:
         async with noted(context, "list tools") as note:
-            return types.ListToolsResult(tools=list_tools(note.principal, reviews=service.tenants.reviews))
+            listing = partial(list_tools, note.principal, reviews=service.tenants.reviews)
+            return types.ListToolsResult(tools=await to_thread.run_sync(listing))
 
     async def call(context: Context, asked: types.CallToolRequestParams) -> types.CallToolResult:
         tool = TOOLS.get(asked.name)

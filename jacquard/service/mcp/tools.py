@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
@@ -136,6 +137,7 @@ def input_schema(tool: OperationTool, *, is_bound: bool) -> dict[str, Any]:
     return {**schema, "required": required} if required else schema
 
 
+@cache
 def output_schema(tool: OperationTool) -> dict[str, Any]:
     """Return the JSON Schema of a tool's answer. The answer is an object; a list becomes its field `items`."""
     schemas, named = codec.json_schemas([tool.answer], _PLACE)
