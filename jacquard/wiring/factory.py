@@ -31,6 +31,7 @@ from jacquard.wiring.parts.models import build_selector, guard_selector, open_re
 from jacquard.wiring.parts.named_parts import open_planner, open_token_estimator
 from jacquard.wiring.parts.observability import build_curation_stream, open_observability, trace_model
 from jacquard.wiring.parts.short_forms import (
+    check_parts,
     complete_assembler,
     complete_bus,
     complete_clock,
@@ -132,6 +133,21 @@ class DefaultContextEngine(ContextEngine):
         render_hints: RenderHints | None = None,
     ) -> None:
         settings = _settings_of(policies)
+        check_parts(
+            store=store,
+            token_estimator=token_estimator,
+            clock=clock,
+            event_bus=event_bus,
+            redactor=redactor,
+            ingestor=ingestor,
+            summarizer=summarizer,
+            id_generator=id_generator,
+            hasher=hasher,
+            deriver=deriver,
+            renderer=renderer,
+            resolver=resolver,
+            assembler=assembler,
+        )
         store = complete_store(store)
         model = None if llm_adapter is None else complete_adapter(llm_adapter)
         _refuse(settings, has_model=model is not None, has_ingestor=ingestor is not None)

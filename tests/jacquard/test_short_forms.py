@@ -13,6 +13,7 @@ import pytest
 from jacquard import (
     NO_RULES,
     AssembledInput,
+    ConfigError,
     DefaultContextEngine,
     HistoryConfig,
     MessagePart,
@@ -468,3 +469,22 @@ async def test_a_document_of_a_program_may_have_times_as_texts_and_its_values_ar
         await store.put_session("s", session_of(content=3))
     with pytest.raises(ValueError, match="'yesterday' is not an ISO 8601 time; write one, as"):
         await store.put_session("s", session_of(at="yesterday"))
+
+
+async def test_a_part_without_a_method_of_its_protocol_is_refused_when_the_engine_is_made():
+    bare: Any = object()
+    with pytest.raises(ConfigError) as refused:
+        DefaultContextEngine(bare, bare, clock=bare, renderer=bare, hasher=bare)
+    assert str(refused.value).splitlines() == [
+        "store is object, which has no `put_session`; give an object that has it.",
+        "token_estimator is object, which has no `estimate` or `estimate_text`; give an object that has it.",
+        "clock is object, which has no `now` or `now_iso`; give an object that has it.",
+        "hasher is object, which has no `digest`; give an object that has it.",
+        "renderer is object, which has no `render_block`; give an object that has it.",
+    ]
+    of_class: Any = Renderer
+    nothing: Any = None
+    with pytest.raises(ConfigError, match=r"renderer is the class Renderer; give an object of it, as Renderer\(\)"):
+        DefaultContextEngine(MemoryStore(), renderer=of_class)
+    with pytest.raises(ConfigError, match="store is NoneType"):
+        DefaultContextEngine(nothing)

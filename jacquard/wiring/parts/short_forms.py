@@ -17,7 +17,7 @@ from jacquard.adapters.observe.bus import InMemoryEventBus
 from jacquard.config.sections import SummaryConfig
 from jacquard.core.block_kinds import BlockKind
 from jacquard.core.blocks import FRAME, PlacedBlock, Skein
-from jacquard.core.errors import SummarizerError
+from jacquard.core.errors import ConfigError, SummarizerError
 from jacquard.core.protocols import Summarizer, SummaryRequest, SummaryText
 from jacquard.core.receipt import BlockSpan
 from jacquard.pipeline.weaving.assemble import AssembledPrompt, Assembler, PromptMessage
@@ -42,6 +42,44 @@ from mnemosyne.stores.document_store import DocumentStore
 def _warn(part: object, have: str, better: str) -> None:
     text = f"{type(part).__name__} has {have} and is completed; the form with all that an engine can use is {better}."
     warnings.warn(text, UserWarning, stacklevel=4)
+
+
+_METHODS: dict[str, tuple[str, ...]] = {
+    "store": ("put_session",),
+    "token_estimator": ("estimate", "estimate_text"),
+    "clock": ("now", "now_iso"),
+    "event_bus": ("emit",),
+    "redactor": ("redact",),
+    "ingestor": ("ingest",),
+    "summarizer": ("summarize",),
+    "id_generator": ("generate",),
+    "hasher": ("digest",),
+    "deriver": ("derive",),
+    "renderer": ("render_block",),
+    "resolver": ("resolve",),
+    "assembler": ("assemble",),
+}
+"""Argument -> methods of which its part must have one."""
+
+
+def check_parts(**parts: object) -> None:
+    """Check that every part of a host that is given has a method of its Protocol.
+
+    Raises ConfigError with all faults: the argument, the class, the missing method. A class in place of its object is a
+    fault, too.
+    """
+    faults = []
+    for argument, part in parts.items():
+        names = _METHODS[argument]
+        if part is None and argument != "store":
+            continue
+        wanted = " or ".join(f"`{each}`" for each in names)
+        if not any(callable(getattr(part, each, None)) for each in names):
+            faults.append(f"{argument} is {type(part).__name__}, which has no {wanted}; give an object that has it.")
+        elif isinstance(part, type):
+            faults.append(f"{argument} is the class {part.__name__}; give an object of it, as {part.__name__}().")
+    if faults:
+        raise ConfigError("\n".join(faults))
 
 
 def can_call(method: Callable[..., Any], *args: object, **named: object) -> bool:
