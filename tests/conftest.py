@@ -100,6 +100,7 @@ def blocking_calls():
         "mnemosyne.world",
         "mnemosyne.formats",
         "mnemosyne.stores.locate",
+        "mnemosyne.core.optional_packages",
         "jacquard.templating",
         "jacquard.templating.sets",
         "jacquard.templating.files",

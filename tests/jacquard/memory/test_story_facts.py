@@ -400,7 +400,7 @@ async def test_the_receipt_and_why_not_say_why_the_older_fact_was_left_out(tmp_p
             (each for each in await MemoryVerbs(runtime).facts("s") if each.subject == "Joss"),
             key=lambda each: each.valid_from,
         )
-        turn, memories = await ask(runtime, "Joss moved to the harbour, to which house?")
+        turn, memories = await ask(runtime, "I heard that Joss moved to the harbour.")
         assert 'since="turn 8" before="the mill"' in memories
         (line,) = [each for each in turn.report.left_out if each.what == "fact"]
         assert (line.code, line.first, line.last) == ("superseded", old.fact_id, new.fact_id)
