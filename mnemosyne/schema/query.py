@@ -22,7 +22,7 @@ from mnemosyne.schema.evidence import (
     readers_of,
 )
 from mnemosyne.schema.memory import MACRO, QUEST_UPDATE, Chain, MemoryEntry, Trust
-from mnemosyne.schema.session import BranchSpan
+from mnemosyne.schema.session import BranchSpan, Role
 from mnemosyne.values import dataclass
 
 
@@ -220,6 +220,8 @@ class RetrievalQuery:
     """Parts of branches that lead to the session's head."""
     depth: int = 0
     keywords: tuple[str, ...] = ()
+    speaker: str = Role.USER.value
+    """Speaker of the text, as in the entries of the speaker's messages."""
     recent: tuple[str, ...] = ()
     """The last few messages, oldest first, because a text may refer to them."""
     earlier: tuple[str, ...] = ()
@@ -304,13 +306,17 @@ class TextSearch(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Signals:
-    """All parts of a candidate's score. A part is None if that search or step did not return the candidate."""
+    """All parts of a candidate's score. A part is None if that search or step did not return the candidate.
+
+    `person` states how far a message means the persons whom the input names without having their names (0..1).
+    """
 
     vector: float | None = None
     fts: float | None = None
     fused: float | None = None
     recency: float | None = None
     graph: float | None = None
+    person: float | None = None
     rerank: float | None = None
 
 

@@ -11,7 +11,7 @@ from curation_parts import asked, candidate, head, plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jacquard import CurationConfig, EvidenceConfig, HistoryConfig, RuntimeConfig, open_runtime
+from jacquard import CurationConfig, EvidenceConfig, HistoryConfig, RuntimeConfig, SummaryConfig, open_runtime
 from jacquard.core.plan import SearchIntent, Temporal
 from jacquard.core.receipt import CurationPath
 from jacquard.pipeline.curation.recall_query import find_searched_text
@@ -449,3 +449,40 @@ def test_the_word_for_grandmother_is_a_word_of_an_input():
     pool = [candidate("c0", "外婆坐在窗下剥橘子。", 1.0), candidate("c1", "老何坐在窗下喝茶。", 1.0)]
     first, second = estimate_relevance(asked(*pool, text="外婆呢？"))
     assert first > second
+
+
+TALKS = {
+    "en": (
+        ("My brother Tom lives in Lisbon.", "He plays the cello in an orchestra.", "I bought new shoes."),
+        ("Mara is my cousin. She works at the harbour.", "She broke her arm last week.", "The train was late."),
+    ),
+    "zh": (
+        ("我弟弟叫小明，他住在成都。", "他在乐团里拉大提琴。", "我买了新鞋。"),
+        ("王芳是我表姐。她在港口上班。", "她上周摔断了胳膊。", "火车晚点了。"),
+    ),
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("language", "question", "wanted"),
+    [
+        ("en", "What instrument does my brother play?", "cello"),
+        ("en", "Which instrument does Tom play?", "cello"),
+        ("en", "What happened to Mara?", "broke her arm"),
+        ("en", "What happened to my cousin?", "broke her arm"),
+        ("zh", "我弟弟演奏什么乐器？", "大提琴"),
+        ("zh", "小明会什么乐器？", "大提琴"),
+        ("zh", "王芳怎么了？", "胳膊"),
+        ("zh", "我表姐出了什么事？", "胳膊"),
+    ],
+)
+async def test_a_question_shows_what_is_said_of_a_person_without_the_name(language, question, wanted):
+    config = RuntimeConfig(
+        profile="assistant", history=HistoryConfig(max_messages=2), summary=SummaryConfig(enabled=False)
+    )
+    async with open_runtime("memory:", embedder="none", config=config) as runtime:
+        for said in (*TALKS[language][0], *TALKS[language][1]):
+            await play(runtime, said, "好。" if language == "zh" else "I see.")
+        turn = await runtime.engine.prepare_turn("s", question)
+    assert wanted in turn.text

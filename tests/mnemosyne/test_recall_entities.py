@@ -219,6 +219,11 @@ def test_a_question_for_several_moments_gets_messages_of_several_moments() -> No
         (("小明", "我弟弟住在杭州。"), [], ("小明的弟弟",)),
         (("小红", "他喜欢什么？"), [("小明", "我弟弟住在杭州。")], ("小明的弟弟",)),
         (("小红", "她们走了。"), [("小明", "我弟弟住在杭州。")], ()),
+        (("user", "He plays the cello."), [("user", "My brother Tom moved.")], ("user's brother", "Tom")),
+        (("user", "She works."), [("user", "Mara is my cousin.")], ("user's cousin", "Mara")),
+        (("user", "他在拉大提琴。"), [("user", "我弟弟叫小明，他住在成都。")], ("user的弟弟", "小明")),
+        (("user", "她摔了一跤。"), [("user", "王芳是我表姐。")], ("user的表姐", "王芳")),
+        (("user", "他走了。"), [("user", "我弟弟叫我回家。")], ("user的弟弟",)),
     ],
 )
 def test_a_message_means_persons_without_naming_them(
@@ -309,6 +314,8 @@ async def test_a_question_whose_words_an_entry_has_is_not_followed() -> None:
     assert find_bridges(query, relation, entries) == ()
     assert find_bridges(query, relation, entries[:1]) == ("Tom",)
     assert find_relation("Where does Wren live?") is None
+    assert find_relation("Where does my brother live?") is None
+    assert find_relation("Where does my brother live?", "Wren") == relation
     own = said("c", "Wren", "My brother is called Tom.", 3)
     assert find_bridges(query, relation, [own]) == ("Tom",)
     other = replace(own, speaker="Ann", title="Ann", text="My brother, Wren, is called Ned. My brother Ned sings.")

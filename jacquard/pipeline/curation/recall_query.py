@@ -23,6 +23,7 @@ from jacquard.pipeline.worlds import name_of_speaker
 from mnemosyne.chains.asides import drop_asides, is_aside, remove_asides
 from mnemosyne.chains.event import closed_quests, quest_distances
 from mnemosyne.chains.lore import gated_entries, hidden_entries, may_know
+from mnemosyne.chains.messages.message_ids import speaker_of
 from mnemosyne.chains.state import StateView, view_state
 from mnemosyne.evidence.documents import has_expired
 from mnemosyne.retrieval.text.words import word_tokens
@@ -84,6 +85,7 @@ def build_recall_query(turn: Turn) -> RetrievalQuery:
         lineage=window.head.lineage,
         depth=window.head.depth,
         keywords=known_keywords(plan),
+        speaker=speaker_of(turn.message),
         recent=recent_texts(shown),
         earlier=tuple(item.message.content for item in drop_asides(shown[-EARLIER_MESSAGES:-RECENT_MESSAGES])),
         temporal=plan.search_intent.temporal_context.value,

@@ -74,9 +74,14 @@ def is_recalled(message: Message, kind: TurnKind) -> bool:
     return bool(message.content.strip())
 
 
+def speaker_of(message: Message) -> str:
+    """Return the speaker in the entry of a message: the id of its author, or its role."""
+    return message.author.id if message.author is not None and message.author.id else message.role.value
+
+
 def message_entry(scope: str, turn_id: str, branch_id: str, depth: int, message: Message) -> MemoryEntry:
     """Return `message` as an entry of the history chain. The title is the speaker."""
-    speaker = message.author.id if message.author is not None and message.author.id else message.role.value
+    speaker = speaker_of(message)
     return MemoryEntry(
         entry_id=message.message_id,
         scope=scope,

@@ -70,7 +70,7 @@ def person_terms(query: RetrievalQuery) -> dict[str, float]:
         return {}
     leans = _OF_PERSON.search(text) is not None
     terms = name_terms(query) if leans else {NAME_FACET + name: 1.0 for _, _, name in find_phrases(text)}
-    relation = find_relation(text)
+    relation = find_relation(text, query.speaker)
     names = () if relation is None else subject_names("", (relation.name,), "")
     return {**terms, **{NAME_FACET + name: 1.0 for name in names}}
 
@@ -142,8 +142,8 @@ def find_bridges(query: RetrievalQuery, relation: Relation, entries: Sequence[Me
         words = frozenset(word_tokens(own_words(entry)))
         if asked <= words:
             return ()
-        if owner <= words:
-            is_own = owner <= frozenset(word_tokens_of_line(entry.speaker or ""))
+        is_own = owner <= frozenset(word_tokens_of_line(entry.speaker or ""))
+        if is_own or owner <= words:
             names = find_related(entry.text, relation.person, relation.words, is_own=is_own)
             found.update(dict.fromkeys(names))
     return tuple(found)[:MOST_SUBJECTS]

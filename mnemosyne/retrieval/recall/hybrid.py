@@ -420,7 +420,7 @@ class HybridRetriever:
             pool.near = hits
         for pool, hits in zip((*named, *about), found[len(words) + len(facets) :], strict=True):
             pool.named = hits
-        if state.whole and (relation := find_relation(state.query.text[-TALK_CHARS:])) is not None:
+        if state.whole and (relation := find_relation(state.query.text[-TALK_CHARS:], state.query.speaker)) is not None:
             await self._follow_relation(state, relation, words, fetched)
         state.record_ms("words", started)
         if state.whole and self._embedder is not None and not state.vectors:

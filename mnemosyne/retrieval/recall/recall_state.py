@@ -98,6 +98,7 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
     fused: list[float]
     recencies: list[float | None]
     near: list[float]
+    persons: list[float]
     by_arm: dict[str, list[float]]
 
     def signals(self, place: int) -> Signals:
@@ -109,6 +110,7 @@ class RankedEntries(Struct, frozen=True, kw_only=True):
             fused=_known(self.fused[place]),
             recency=self.recencies[place],
             graph=near if near > 0.0 else None,
+            person=self.persons[place] or None,
         )
 
 
@@ -236,12 +238,13 @@ class RecallState:
         rows = [row for row, place in enumerate(found.places) if place in admitted]
         entries = [admitted[found.places[row]] for row in rows]
         fused, units, chain_weights = found.fused[rows], found.units[rows], found.weights[rows]
+        persons = found.persons[rows]
         by_arm = {name: scores[rows] for name, scores in found.by_arm.items()}
         looks = np.zeros(len(rows))
         is_several = False
         if self.whole:
             looks = add_rerank_features(query, self.features, entries, weights)
-            looks += weights.person * found.persons[rows]
+            looks += weights.person * persons
             looks += weights.subject * find_subject_shares(query, entries)
             if is_several := asks_for_several(self.features, query.text):
                 looks += weights.address * find_addresses(query, entries)
@@ -251,7 +254,7 @@ class RecallState:
             told = np.array([score > 0.0 for score in words])
             entries += extra
             fused = np.append(fused, [score / max(best, score) if score > 0.0 else np.nan for score in words])
-            units, looks = (np.append(each, np.zeros(len(extra))) for each in (units, looks))
+            units, looks, persons = (np.append(each, np.zeros(len(extra))) for each in (units, looks, persons))
             chain_weights = np.append(chain_weights, [self.weights.get(entry.chain, 0.0) for entry in extra])
             by_arm.setdefault(BM25, np.full(len(rows), np.nan))
             for name in by_arm:
@@ -272,6 +275,7 @@ class RecallState:
             fused=fused[kept].tolist(),
             recencies=[recent[row] for row in kept],
             near=[near[row] for row in kept],
+            persons=persons[kept].tolist(),
             by_arm={name: each[kept].tolist() for name, each in by_arm.items()},
         )
 

@@ -70,6 +70,14 @@ _SAME_KIN = (
     ("", "徒弟"),
     ("", "老板"),
     ("", "邻居"),
+    (_SHE, "表姐"),
+    (_SHE, "表妹"),
+    (_HE, "表哥"),
+    (_HE, "表弟"),
+    (_SHE, "堂姐"),
+    (_SHE, "堂妹"),
+    (_HE, "堂哥"),
+    (_HE, "堂弟"),
     ("", "同桌"),
     (_THEY, "父母"),
     (_THEY, "孩子"),
@@ -87,18 +95,19 @@ _NO_NAME_WORDS = """monday tuesday wednesday thursday friday saturday sunday jan
     wow congrats christmas english french chinese american spanish german internet please well also maybe sure"""
 _NO_NAMES = frozenset(_NO_NAME_WORDS.split())
 _ENGLISH = lazy_pattern(
-    r"(?P<my>\b(?i:my)\s(?:[a-z]+\s)?(?P<kin_my>" + _ENGLISH_KIN + r")\b)"
+    r"(?P<my>\b(?:(?P<who>[A-Z][a-z]{2,})\s(?:is|was)\s)?(?i:my)\s(?:[a-z]+\s)?(?P<kin_my>"
+    + _ENGLISH_KIN
+    + r")\b(?:(?:,\s|\s)(?:(?:is|was)\s)?(?:(?:called|named)\s)?(?P<called>[A-Z][a-z]{2,})\b)?)"
     r"|\b(?P<of>[A-Z][a-z]+)['\u2019]s\s(?:[a-z]+\s)?(?P<kin_of>" + _ENGLISH_KIN + r")\b"
     r"|(?P<your>\b(?i:your)\s(?:[a-z]+\s)?(?P<kin_your>" + _ENGLISH_KIN + r")\b)"
     r"|(?P<she>\b(?i:she|her|hers|herself)\b)|(?P<he>\b(?i:he|him|his|himself)\b)|(?P<they>\b(?i:they|them|their)\b)"
     r"|(?P<place>\b(?:in|at|the|a|an|from|(?:trip|went|go|going|gone|been|move|moved|moving|back|come|came|way)\sto)\s(?=[A-Z]))?(?P<name>\b[A-Z][a-z]{2,}(?:\s[A-Z][a-z]{2,}){0,2})\b"
 )
 _CHINESE = lazy_pattern(
-    r"(?P<my>我(?:的|家)?(?P<kin_my>"
+    r"(?P<my>(?:(?<![\u4e00-\u9fff])(?P<who>[\u4e00-\u9fff]{2,3})是)?我(?:的|家)?(?P<kin_my>"
     + _CHINESE_KIN
-    + r"))|(?P<your>[你您](?:的|家)?(?P<kin_your>"
-    + _CHINESE_KIN
-    + r"))"
+    + r")(?:(?:名叫|叫做?)(?P<called>(?![我你您他她])[\u4e00-\u9fff]{1,4}?)(?=[，。！？；、,.!?\s]|$))?)"
+    r"|(?P<your>[你您](?:的|家)?(?P<kin_your>" + _CHINESE_KIN + r"))"
     r"|(?P<they>[他她]们)|(?P<she>她)|(?P<he>(?<![其吉])他)"
     r"|(?P<title>["
     + _SURNAMES
@@ -143,6 +152,7 @@ class _Mark(NamedTuple):
     pronoun: str = ""
     whose: str = ""
     kin: str = ""
+    called: str = ""
 
 
 def find_persons(message: Spoken, before: Sequence[Spoken] = (), finder: PersonFinder | None = None) -> tuple[str, ...]:
@@ -150,7 +160,8 @@ def find_persons(message: Spoken, before: Sequence[Spoken] = (), finder: PersonF
 
     A pronoun of the third person means the last person of a fitting kind in the message, else in the messages `before` it (the
     newest is last). `my brother` means the brother of the speaker, `your brother` that of the speaker before. Persons who take
-    part in the talk are not meant by a pronoun. `finder` finds more names in Chinese texts.
+    part in the talk are not meant by a pronoun. A relative with a name (`my brother Tom`, `王芳是我表姐`) is one person with two
+    names. `finder` finds more names in Chinese texts.
     """
     seen: list[_Person] = []
     start, other, speaker = 0, "", ""
@@ -164,11 +175,16 @@ def find_persons(message: Spoken, before: Sequence[Spoken] = (), finder: PersonF
             if mark.pronoun:
                 person = _last_of_kind(seen, mark.pronoun)
             elif mark.kin:
-                person = _relative_of({_MY: speaker, _YOUR: other}.get(mark.whose, mark.whose), mark.kin)
+                person = _relative_of({_MY: speaker, _YOUR: other}.get(mark.whose, mark.whose), mark)
             if person is not None and not any(each.startswith(person.names[0].lower()) for each in present):
                 seen.append(person)
     named = dict.fromkeys([name for each in seen[start:] for name in each.names])
     return tuple([name for name in named if name not in message[1]])[:_MOST_NAMES]
+
+
+def find_named(text: str) -> tuple[str, ...]:
+    """Return the parts of a text that may name persons, or relatives by their relation, in order."""
+    return tuple([match[0] for match in _NAMED.finditer(text[:_MOST_CHARS])])
 
 
 @lru_cache(maxsize=1 << 10)
@@ -183,7 +199,8 @@ def _read_marks(text: str, finder: PersonFinder | None) -> tuple[_Mark, ...]:
             marks.append(_Mark(match.start(), pronoun=group))
         elif group in (_MY, _YOUR, "of"):
             whose = match["of"] if group == "of" else group
-            marks.append(_Mark(match.start(), whose=whose, kin=match[f"kin_{group}"].lower()))
+            kin = match[f"kin_{group}"].lower()
+            marks.append(_Mark(match.start(), whose=whose, kin=kin, called=match["called"] or match["who"] or ""))
         elif not match["place"] and (name := _read_name(match, text)):
             marks.append(_Mark(match.start(), person=_Person((name,), "")))
     if not has_cjk(text):
@@ -193,7 +210,8 @@ def _read_marks(text: str, finder: PersonFinder | None) -> tuple[_Mark, ...]:
         if group in (_SHE, _HE, _THEY):
             marks.append(_Mark(match.start(), pronoun=group))
         elif group in (_MY, _YOUR):
-            marks.append(_Mark(match.start(), whose=group, kin=match[f"kin_{group}"]))
+            kin = match[f"kin_{group}"]
+            marks.append(_Mark(match.start(), whose=group, kin=kin, called=match["called"] or match["who"] or ""))
         else:
             surname = {"title": match[0][0], "familiar": match[0][-1]}.get(group)
             marks.append(_Mark(match.start(), person=_Person((match[0], surname) if surname else (match[0],), "")))
@@ -207,8 +225,11 @@ def _last_of_kind(persons: Sequence[_Person], kind: str) -> _Person | None:
     return next((each for each in reversed(persons) if each.kind == kind or (not each.kind and kind != _THEY)), None)
 
 
-def _relative_of(person: str, word: str) -> _Person | None:
-    return _Person((_name_relative(person, word),), _KIN[word][0]) if person else None
+def _relative_of(person: str, mark: _Mark) -> _Person | None:
+    if not person:
+        return None
+    names = (_name_relative(person, mark.kin), mark.called)
+    return _Person(names if mark.called else names[:1], _KIN[mark.kin][0])
 
 
 def _name_relative(person: str, word: str) -> str:
@@ -228,8 +249,17 @@ def _read_name(match: re.Match[str], text: str) -> str:
 
 
 _RELATION = lazy_pattern(
-    r"\b(?P<of>[A-Z][\w-]+)['\u2019]s\s(?:[a-z]+\s)?(?P<kin>" + _ENGLISH_KIN + r")\b"
-    r"|(?P<of_zh>[\u4e00-\u9fff]{2,4}?)的?(?P<kin_zh>" + _CHINESE_KIN + r")"
+    r"\b(?:(?P<of>[A-Z][\w-]+)['\u2019]s|(?i:my))\s(?:[a-z]+\s)?(?P<kin>" + _ENGLISH_KIN + r")\b"
+    r"|(?:我(?:的|家)?|(?P<of_zh>[\u4e00-\u9fff]{2,4}?)的?)(?P<kin_zh>" + _CHINESE_KIN + r")"
+)
+_NAMED = lazy_pattern(
+    r"\b[A-Z][a-z]+\b|\b(?:"
+    + _ENGLISH_KIN
+    + r")\b|"
+    + _CHINESE_KIN
+    + r"|[老小阿"
+    + _SURNAMES
+    + r"][\u4e00-\u9fff]{1,2}"
 )
 _NAME = r"(?P<name{0}>[A-Z][a-z]+(?:\s[A-Z][a-z]+)?)"
 
@@ -245,11 +275,13 @@ class Relation(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 8)
-def find_relation(text: str) -> Relation | None:
-    """Return the relation by which a question means somebody (`Wren's brother`), or None."""
+def find_relation(text: str, speaker: str = "") -> Relation | None:
+    """Return the relation by which a question means somebody (`Wren's brother`; `my brother`, if `speaker` asks), or None."""
     if (found := _RELATION.search(text)) is None:
         return None
-    person, word = found["of"] or found["of_zh"], found["kin"] or found["kin_zh"]
+    person, word = found["of"] or found["of_zh"] or speaker, found["kin"] or found["kin_zh"]
+    if not person:
+        return None
     return Relation(person, tuple(_KIN[word][1]), _name_relative(person, word))
 
 

@@ -16,6 +16,7 @@ from statistics import median, pstdev
 from jacquard.core.names import mentions, normalise
 from jacquard.core.protocols import SelectionRequest
 from mnemosyne.core.lazy_patterns import lazy_pattern
+from mnemosyne.retrieval.text.persons import find_named
 from mnemosyne.retrieval.text.words import has_cjk, word_tokens
 from mnemosyne.schema.memory import THREAD, Chain
 from mnemosyne.schema.query import Candidate
@@ -25,8 +26,8 @@ _FUNCTION_CHARACTERS = frozenset(
     "的了是在我你他她它们这那有不着到地得过就也都和与把被让给对从向上下里去来说看问想要会能可一个们什么怎么吗呢吧啊"
 )
 _ASKING = lazy_pattern(
-    r"多少钱?|几(?=[^乎])[时点号天个次块岁年日位种]?|哪[里儿些个位天年种]?|什么(?:时候)?|谁|怎么[样办]?|如何|为何|何[时处]|请问|"
-    r"(?<!\w)(?i:how (?:much|many|long|far|often))(?!\w)"
+    r"多少钱?|几(?=[^乎])[时点号天个次块岁年日位种]?|哪[里儿些个位天年种]?|(?:出了|发生了)?什么(?:时候|事)?|谁|怎么[样办]?|如何|为何|何[时处]|请问|"
+    r"(?<!\w)(?i:how (?:much|many|long|far|often)|what happened)(?!\w)"
 )
 """Words by which an input asks; they do not name what it asks about."""
 _SENTENCE = lazy_pattern(r"[^.!?;。！？；\n]+[.!?;。！？；\n]*")
@@ -56,7 +57,8 @@ class RelevanceWeights:
     """Weight of log(1 + BM25 score); the score is scaled if the memory is small."""
     shared: float = 0.84
     """Weight of log(1 + n). n is the number of words that occur in the input and in the candidate, plus the number of rare
-    Chinese characters that occur in both outside of these words.
+    Chinese characters that occur in both outside of these words. A message that means a person whom a question names has the
+    words of the name.
     """
     turn: float = 0.0
     """Weight of log(1 + n). n is the number of words and rare characters that the input shares with the other message of the
@@ -93,7 +95,11 @@ def estimate_relevance(request: SelectionRequest) -> list[float]:
     said = [_text(candidate) for candidate in request.candidates]
     characters = _find_rare_characters(text, said)
     asked = _find_rare_question(text, said)
-    commons = [words & content_words(told) for told in said]
+    persons = asking & content_words(" ".join(find_named(text)))
+    commons = [
+        words & content_words(told) | (persons if each.signals.person else frozenset())
+        for each, told in zip(request.candidates, said, strict=True)
+    ]
     rare = [len(characters.intersection(told).difference(*common)) for told, common in zip(said, commons, strict=True)]
     beside = _find_other_messages(request.candidates)
     found = []
