@@ -93,6 +93,7 @@ def ranking(scores: dict[str, float]) -> RankedEntries:
         fused=[*found.values()],
         recencies=[None] * len(found),
         near=[0.0] * len(found),
+        persons=[0.0] * len(found),
         by_arm={},
     )
 
